@@ -1,0 +1,1 @@
+"""verifolio: a portfolio of neural network verifiers."""
