@@ -1,0 +1,48 @@
+"""The smooth elementwise functions a graph may apply, with what evaluation and relaxation need to know."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+TensorMap = Callable[[Tensor, float], Tensor]
+
+
+@dataclass(frozen=True)
+class Function:
+    """A differentiable scalar function.
+
+    `ulps` bounds the error of the library's evaluation in units of the last place of the result;
+    `domain` is the open interval on which the function is defined.
+    """
+
+    name: str
+    value: TensorMap
+    derivative: TensorMap
+    domain: tuple[float, float] = (-torch.inf, torch.inf)
+    ulps: float = 4.0
+
+
+def _logistic_slope(x: Tensor, _: float) -> Tensor:
+    s = torch.sigmoid(x)
+    return s * (1 - s)
+
+
+_ALL = (
+    Function("sigmoid", lambda x, p: torch.sigmoid(x), _logistic_slope),
+    Function("tanh", lambda x, p: torch.tanh(x), lambda x, p: 1 - torch.tanh(x) ** 2),
+    Function("exp", lambda x, p: torch.exp(x), lambda x, p: torch.exp(x)),
+    Function("log", lambda x, p: torch.log(x), lambda x, p: 1 / x, domain=(0.0, torch.inf)),
+    Function("sqrt", lambda x, p: torch.sqrt(x), lambda x, p: 0.5 / torch.sqrt(x), domain=(0.0, torch.inf)),
+    Function("reciprocal", lambda x, p: 1 / x, lambda x, p: -1 / (x * x), domain=(0.0, torch.inf)),
+    Function("pow", lambda x, p: x**p, lambda x, p: p * x ** (p - 1)),
+    Function("sin", lambda x, p: torch.sin(x), lambda x, p: torch.cos(x)),
+    Function("cos", lambda x, p: torch.cos(x), lambda x, p: -torch.sin(x)),
+    Function("erf", lambda x, p: torch.erf(x), lambda x, p: 2 / torch.pi**0.5 * torch.exp(-x * x)),
+    Function("softplus", lambda x, p: torch.nn.functional.softplus(x), lambda x, p: torch.sigmoid(x)),
+)
+
+FUNCTIONS: dict[str, Function] = {f.name: f for f in _ALL}

@@ -1,0 +1,245 @@
+"""A Graph as a torch module: batched, differentiable, on any device and in any floating type."""
+
+from __future__ import annotations
+
+from functools import singledispatch
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from verifolio.graph.functions import FUNCTIONS
+from verifolio.graph.graph import Graph
+from verifolio.graph.ops import (
+    Concat,
+    Constant,
+    Conv,
+    Dense,
+    Elementwise,
+    Input,
+    Op,
+    Product,
+    Relu,
+    Scale,
+    Select,
+    Sparse,
+    Sum,
+)
+
+
+class Step(nn.Module):
+    """One operator on tensors of shape (batch, size)."""
+
+    def __init__(self, op: Any) -> None:
+        super().__init__()
+        self.op = op
+
+    def tensor(self, name: str, value: Any) -> None:
+        self.register_buffer(name, torch.as_tensor(np.ascontiguousarray(value)), persistent=False)
+
+
+class DenseStep(Step):
+    def __init__(self, op: Dense) -> None:
+        super().__init__(op)
+        self.tensor("weight", op.weight)
+        self.tensor("bias", op.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return functional.linear(x, self.weight, self.bias)
+
+
+class SparseStep(Step):
+    """A sparse product as gather, multiply and index-add, which every device and type supports."""
+
+    def __init__(self, op: Sparse) -> None:
+        super().__init__(op)
+        entries = op.weight.tocoo()
+        self.tensor("row", entries.coords[0].astype(np.int64))
+        self.tensor("column", entries.coords[1].astype(np.int64))
+        self.tensor("weight", entries.data)
+        self.tensor("bias", op.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out = self.bias.expand(x.shape[0], -1).clone()
+        return out.index_add(1, self.row, x[:, self.column] * self.weight)
+
+
+class ConvStep(Step):
+    def __init__(self, op: Conv) -> None:
+        super().__init__(op)
+        self.tensor("weight", op.weight)
+        self.tensor("bias", op.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return convolve(self.op, x, self.weight, self.bias)
+
+
+def convolve(op: Conv, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+    """Apply a convolution operator to (batch, flat) values with the given weight and bias."""
+    image = x.reshape(-1, *op.input_shape)
+    top, left, bottom, right = op.pads
+    if op.transposed:
+        full = functional.conv_transpose2d(
+            image, weight, bias, op.stride, groups=op.groups, dilation=op.dilation
+        )
+        _, height, width = op.output_shape
+        # what the stride leaves over at the far edge (output padding) holds the bias alone
+        short = (top + height - full.shape[2], left + width - full.shape[3])
+        if max(short) > 0:
+            full = _extend(full, short, bias)
+        return full[:, :, top : top + height, left : left + width].reshape(x.shape[0], -1)
+    if (top, left) == (bottom, right):
+        out = functional.conv2d(image, weight, bias, op.stride, (top, left), op.dilation, op.groups)
+    else:
+        image = functional.pad(image, (left, right, top, bottom))
+        out = functional.conv2d(image, weight, bias, op.stride, 0, op.dilation, op.groups)
+    return out.reshape(x.shape[0], -1)
+
+
+def _extend(full: Tensor, short: tuple[int, int], bias: Tensor | None) -> Tensor:
+    grown = functional.pad(full, (0, max(short[1], 0), 0, max(short[0], 0)))
+    if bias is None:
+        return grown
+    edge = torch.ones_like(grown)
+    edge[:, :, : full.shape[2], : full.shape[3]] = 0
+    return grown + edge * bias[:, None, None]
+
+
+def convolve_adjoint(op: Conv, y: Tensor, weight: Tensor) -> Tensor:
+    """The transpose of the linear part: (batch, outputs) to (batch, inputs), never a dense matrix."""
+    image = y.reshape(-1, *op.output_shape)
+    top, left, bottom, right = op.pads
+    _, height, width = op.input_shape
+    if op.transposed:
+        image = functional.pad(image, (left, right, top, bottom))
+        grid = functional.conv2d(image, weight, None, op.stride, 0, op.dilation, op.groups)
+        return grid[:, :, :height, :width].reshape(y.shape[0], -1)
+    grid = functional.conv_transpose2d(image, weight, None, op.stride, groups=op.groups, dilation=op.dilation)
+    # input rows that no window reaches (the stride did not divide) get zero
+    missing_h, missing_w = top + height - grid.shape[2], left + width - grid.shape[3]
+    grid = functional.pad(grid, (0, max(missing_w, 0), 0, max(missing_h, 0)))
+    return grid[:, :, top : top + height, left : left + width].reshape(y.shape[0], -1)
+
+
+class ScaleStep(Step):
+    def __init__(self, op: Scale) -> None:
+        super().__init__(op)
+        self.tensor("weight", op.weight)
+        self.tensor("bias", op.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.weight + self.bias
+
+
+class SelectStep(Step):
+    def __init__(self, op: Select) -> None:
+        super().__init__(op)
+        self.tensor("index", np.maximum(op.index, 0))
+        self.tensor("hole", op.index < 0)
+        self.holes = bool((op.index < 0).any())
+
+    def forward(self, x: Tensor) -> Tensor:
+        picked = x[:, self.index]
+        return picked.masked_fill(self.hole, 0.0) if self.holes else picked
+
+
+class SumStep(Step):
+    def forward(self, *terms: Tensor) -> Tensor:
+        parts = [t if c == 1 else t * c for c, t in zip(self.op.coefficients, terms, strict=True)]
+        total = parts[0]
+        for part in parts[1:]:
+            total = total + part
+        return total
+
+
+class ConcatStep(Step):
+    def forward(self, *terms: Tensor) -> Tensor:
+        return torch.cat(
+            torch.broadcast_tensors(*terms) if len({len(t) for t in terms}) > 1 else terms, dim=1
+        )
+
+
+class ReluStep(Step):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.relu(x)
+
+
+class ElementwiseStep(Step):
+    def forward(self, x: Tensor) -> Tensor:
+        return FUNCTIONS[self.op.function].value(x, self.op.parameter)
+
+
+class ProductStep(Step):
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return a * b
+
+
+class ConstantStep(Step):
+    def __init__(self, op: Constant) -> None:
+        super().__init__(op)
+        self.tensor("value", op.value)
+
+    def forward(self) -> Tensor:
+        return self.value[None]
+
+
+@singledispatch
+def step(op: Op) -> Step:
+    """The torch step of an operator; a new operator registers its own here."""
+    raise TypeError(f"no torch step for {type(op).__name__}")
+
+
+for _op, _step in (
+    (Dense, DenseStep),
+    (Sparse, SparseStep),
+    (Conv, ConvStep),
+    (Scale, ScaleStep),
+    (Select, SelectStep),
+    (Sum, SumStep),
+    (Concat, ConcatStep),
+    (Relu, ReluStep),
+    (Elementwise, ElementwiseStep),
+    (Product, ProductStep),
+    (Constant, ConstantStep),
+    (Input, Step),
+):
+    step.register(_op)(_step)
+
+
+class GraphModule(nn.Module):
+    """Evaluates a graph on (batch, inputs) tensors; `values` keeps every node's value."""
+
+    def __init__(self, graph: Graph, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        self.graph = graph
+        self.steps = nn.ModuleList(step(node.op) for node in graph.nodes)
+        self.to(dtype)
+        self.last_use = _last_use(graph)
+
+    def forward(self, x: Tensor) -> Tensor:
+        held: dict[int, Tensor] = {}
+        for i, value in enumerate(self._run(x, held)):
+            for old in self.last_use.get(i, ()):
+                held.pop(old, None)
+            if i == self.graph.output:
+                return value.expand(x.shape[0], -1)
+        raise ValueError("the graph has no output node")
+
+    def values(self, x: Tensor) -> list[Tensor]:
+        """The value of every node, in order."""
+        return list(self._run(x, {}))
+
+    def _run(self, x: Tensor, held: dict[int, Tensor]) -> Any:
+        for i, node in enumerate(self.graph.nodes):
+            held[i] = x if i == 0 else self.steps[i](*(held[p] for p in node.parents))
+            yield held[i]
+
+
+def _last_use(graph: Graph) -> dict[int, list[int]]:
+    last = {p: i for i, node in enumerate(graph.nodes) for p in node.parents}
+    drop: dict[int, list[int]] = {}
+    for parent, user in last.items():
+        drop.setdefault(user, []).append(parent)
+    return drop

@@ -1,0 +1,130 @@
+"""The operators a Graph may hold: affine maps, ReLU, smooth elementwise functions, products.
+
+Every value in a graph is a flat vector; an operator knows the size of its output. Reshapes therefore vanish
+on import, and transposes, slices and pads become `Select`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+Array = NDArray[np.float64]
+Index = NDArray[np.int64]
+
+
+@dataclass(frozen=True, eq=False)
+class Op:
+    """An operator with `size` outputs."""
+
+    size: int
+
+
+@dataclass(frozen=True, eq=False)
+class Input(Op):
+    """The flat input vector of the whole graph."""
+
+
+@dataclass(frozen=True, eq=False)
+class Constant(Op):
+    """A vector that depends on nothing; `error` bounds |exact - value| (None: exact)."""
+
+    value: Array
+    error: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Affine(Op):
+    """y = W x + b. `weight_error` and `bias_error` bound |exact - stored| entrywise (None: exact)."""
+
+    bias: Array
+
+
+@dataclass(frozen=True, eq=False)
+class Dense(Affine):
+    """`weight` has shape (size, inputs)."""
+
+    weight: Array
+    weight_error: Array | None = None
+    bias_error: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Sparse(Affine):
+    """A sum over few inputs each: pooling, reductions, contractions. `weight` is CSR (size, inputs)."""
+
+    weight: sparse.csr_array
+    weight_error: sparse.csr_array | None = None
+    bias_error: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Conv(Affine):
+    """A 2-d convolution (or its transpose) on values laid out as (channels, height, width).
+
+    `weight` is (out, in / groups, kh, kw), for a transposed one (in, out / groups, kh, kw); `bias` has one
+    entry per output channel; `pads` are (top, left, bottom, right). `output_padding` only exists transposed.
+    """
+
+    weight: Array
+    input_shape: tuple[int, int, int]
+    output_shape: tuple[int, int, int]
+    stride: tuple[int, int] = (1, 1)
+    pads: tuple[int, int, int, int] = (0, 0, 0, 0)
+    dilation: tuple[int, int] = (1, 1)
+    groups: int = 1
+    transposed: bool = False
+    weight_error: Array | None = None
+    bias_error: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Scale(Affine):
+    """y = weight * x + b, entry by entry."""
+
+    weight: Array
+    weight_error: Array | None = None
+    bias_error: Array | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Select(Op):
+    """y[i] = x[index[i]], and 0 where the index is -1."""
+
+    index: Index
+
+
+@dataclass(frozen=True, eq=False)
+class Sum(Op):
+    """y = sum of coefficient_k * parent_k; the coefficients are small integers, so nothing is rounded."""
+
+    coefficients: tuple[float, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Concat(Op):
+    """The parents one after another."""
+
+
+@dataclass(frozen=True, eq=False)
+class Relu(Op):
+    """y = max(x, 0)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Elementwise(Op):
+    """y = f(x) with f named in `verifolio.graph.functions`; `parameter` is the exponent of `pow`."""
+
+    function: str
+    parameter: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Product(Op):
+    """y = a * b, entry by entry, of two parents."""
+
+
+NONLINEAR = (Relu, Elementwise, Product)

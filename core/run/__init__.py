@@ -1,0 +1,6 @@
+"""Run importable Python callables in isolated, limited and supervised worker processes."""
+
+from verifolio.run.job import End, Job, JobError, Limits, Link, Result, SendError
+from verifolio.run.pool import Pool, Ticket
+
+__all__ = ["End", "Job", "JobError", "Limits", "Link", "Pool", "Result", "SendError", "Ticket"]
