@@ -1,4 +1,4 @@
-"""The bounder interface: sound bounds for many problems at once, reachable by every verifier and estimator."""
+"""The bounder interface: sound bounds for many problems at once, for every verifier and estimator."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ def _never() -> bool:
 
 @dataclass(frozen=True)
 class Budget:
-    """Limits of one piece of work. Verifiers poll `expired()` between steps; core enforces it from outside."""
+    """Limits of one piece of work. Verifiers poll `expired()`; core enforces it from outside too."""
 
     seconds: float = math.inf
     memory: int | None = None

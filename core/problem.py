@@ -28,7 +28,7 @@ class Ball:
         return float(np.linalg.norm(np.asarray(x, np.float64) - self.centre, ord=self.norm))
 
     def within(self, other: Ball) -> bool:
-        """Whether this ball lies inside another one of the same norm (triangle inequality, rounded safely)."""
+        """Whether this ball certainly lies inside another one of the same norm."""
         if self.norm != other.norm:
             return False
         apart = float(np.linalg.norm(self.centre - other.centre, ord=self.norm))

@@ -46,7 +46,7 @@ class Context:
 
 
 class Verifier(ABC):
-    """A backend. Subclasses set the class attributes and write `run`; clock, isolation and replay are core's."""
+    """A backend. Subclasses declare themselves and write `run`; clock, isolation and replay are core's."""
 
     name: ClassVar[str]
     can_prove: ClassVar[bool] = False
