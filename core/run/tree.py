@@ -16,6 +16,7 @@ import psutil
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_LISTS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
 def _prctl(option: int, value: int) -> bool:
@@ -37,20 +38,14 @@ def die_with_parent() -> bool:
 
 def children(pid: int) -> list[int]:
     """The direct children of a process; empty if it is gone."""
-    tasks = f"/proc/{pid}/task"
     found: list[int] = []
-    try:
-        for thread in os.listdir(tasks):
-            found += map(int, Path(tasks, thread, "children").read_bytes().split())
-    except ProcessLookupError:
-        return found
-    except FileNotFoundError:
-        return found if _lists_children() else _children_portably(pid)
+    if not _LISTS_CHILDREN:
+        return _children_portably(pid)
+    with contextlib.suppress(OSError):
+        for thread in Path(f"/proc/{pid}/task").iterdir():
+            with contextlib.suppress(OSError):  # the thread has just ended
+                found += map(int, (thread / "children").read_bytes().split())
     return found
-
-
-def _lists_children() -> bool:
-    return Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").exists()
 
 
 def _children_portably(pid: int) -> list[int]:

@@ -1,0 +1,140 @@
+"""The template: a process that has imported the heavy modules, run nothing, and forks supervisors."""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import importlib.util
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Sequence
+from multiprocessing import Pipe, reduction
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+from verifolio.run import supervisor, tree
+from verifolio.run.worker import THREAD_VARIABLES
+
+# The path comes from the driver, so that whatever the driver can import, a worker can. The main module does not.
+_BOOT = (
+    "import json, sys; order = json.loads(sys.argv[1]); sys.path[:] = order['path']; "
+    "from verifolio.run.template import main; main(**order)"
+)
+
+
+class Template:
+    """The driver's handle of a template process."""
+
+    def __init__(self, preload: Sequence[str]) -> None:
+        self._errors = tempfile.TemporaryFile()
+        self._line, theirs = Pipe()
+        order = {
+            "path": [entry or str(Path.cwd()) for entry in sys.path],
+            "line": theirs.fileno(),
+            "driver": os.getpid(),
+            "preload": list(preload),
+        }
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", _BOOT, json.dumps(order)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=self._errors,
+            pass_fds=[theirs.fileno()],
+            env=dict(os.environ) | dict.fromkeys(THREAD_VARIABLES, "1"),
+            start_new_session=True,
+        )
+        theirs.close()
+
+    def alive(self) -> bool:
+        """Whether supervisors can still be had."""
+        return self._process.poll() is None
+
+    def supervise(self) -> Connection:
+        """Ask for a supervisor; gives the control connection, which speaks as soon as imports are through."""
+        ours, theirs = Pipe()
+        with contextlib.suppress(OSError):  # then `ours` is at its end, which the caller notices
+            reduction.send_handle(self._line, theirs.fileno(), self._process.pid)
+        theirs.close()
+        return ours
+
+    def complaint(self) -> str:
+        """The last words of a template that died."""
+        self._errors.seek(0)
+        lines = self._errors.read()[-4096:].decode(errors="replace").strip().splitlines()
+        return lines[-1] if lines else f"exit code {self._process.poll()}"
+
+    def kill(self) -> None:
+        """End it at once, as it has nothing to lose."""
+        self._process.kill()
+
+    def close(self) -> None:
+        """Let it go after its supervisors; kill it if it does not."""
+        self._line.close()
+        try:
+            self._process.wait(2.0)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._errors.close()
+
+
+def main(path: list[str], line: int, driver: int, preload: list[str]) -> None:
+    """Import, then fork a supervisor for every handle that arrives, until the driver is gone."""
+    del path
+    for name in preload:
+        if importlib.util.find_spec(name) is not None:
+            importlib.import_module(name)
+    watch = _watch_process(driver)
+    tree.become_subreaper()
+    gc.collect()
+    gc.freeze()  # otherwise collections in the forks touch, and so copy, every page
+    _serve(Connection(line), watch)
+    os._exit(0)
+
+
+def _watch_process(pid: int) -> int | None:
+    """A descriptor that becomes readable when the driver dies, even if forks of it keep our pipes open."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):
+        return None
+
+
+def _serve(line: Connection, watch: int | None) -> None:
+    supervisors: set[int] = set()
+    sources: list[Connection | int] = [line] if watch is None else [line, watch]
+    while True:
+        ready = wait(sources, 1.0)
+        if tree.reap().keys() & supervisors:
+            supervisors &= set(tree.children(os.getpid()))
+        # A supervisor that was itself killed leaves its orphans to us.
+        tree.signal_all(set(tree.children(os.getpid())) - supervisors, signal.SIGKILL)
+        if watch in ready:
+            break
+        if line in ready:
+            try:
+                handle = reduction.recv_handle(line)
+            except (EOFError, OSError, RuntimeError):
+                break
+            supervisors.add(_fork(line, handle, watch))
+    while supervisors & set(tree.children(os.getpid())):
+        tree.reap()
+        time.sleep(0.005)
+    tree.kill_below()
+
+
+def _fork(line: Connection, handle: int, watch: int | None) -> int:
+    pid = os.fork()
+    if pid:
+        os.close(handle)
+        return pid
+    line.close()
+    control = Connection(handle)
+    control.send("hello")
+    supervisor.run(control, watch)

@@ -1,0 +1,1 @@
+"""The testing kit: what a plugin author needs to check a plugin, and what checks the framework itself."""
