@@ -1,1 +1,30 @@
 """VNN-LIB 1.0 and 2.0: text, syntax tree, normal form."""
+
+from verifolio.vnnlib.case import Case, box_case, inward_float32
+from verifolio.vnnlib.check import Check
+from verifolio.vnnlib.errors import VnnlibError
+from verifolio.vnnlib.normal_form import load, loads, normalise
+from verifolio.vnnlib.parse import parse, parse_text
+from verifolio.vnnlib.rows import Rows, make_rows
+from verifolio.vnnlib.specification import Specification
+from verifolio.vnnlib.symbols import NetworkDeclaration, Tensor
+from verifolio.vnnlib.tree import Document
+
+__all__ = [
+    "Case",
+    "Check",
+    "Document",
+    "NetworkDeclaration",
+    "Rows",
+    "Specification",
+    "Tensor",
+    "VnnlibError",
+    "box_case",
+    "inward_float32",
+    "load",
+    "loads",
+    "make_rows",
+    "normalise",
+    "parse",
+    "parse_text",
+]

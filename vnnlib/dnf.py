@@ -1,0 +1,62 @@
+"""Formulas to disjunctions of clauses, refusing expansions that would not fit in memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from verifolio.vnnlib.linear import Bound, Clause, Constraint, Linearizer
+from verifolio.vnnlib.source import Source
+from verifolio.vnnlib.tree import Apply
+
+EXTRA_ATOMS = 1_000_000
+
+
+class Expander:
+    """Expands the formulas of one document; the limit allows everything a text spells out, and a bit more."""
+
+    def __init__(self, source: Source, linearizer: Linearizer, input_size: int) -> None:
+        self._source = source
+        self._linearizer = linearizer
+        self._input_size = input_size
+        self._limit = EXTRA_ATOMS + len(source.text) // 8
+
+    def clauses(self, node: Apply) -> list[Clause]:
+        """The clauses of a formula; none means false, an empty clause means true."""
+        if node.operator == "or":
+            return [
+                clause for part in node.arguments if isinstance(part, Apply) for clause in self.clauses(part)
+            ]
+        if node.operator == "and":
+            parts = [self.clauses(part) for part in node.arguments if isinstance(part, Apply)]
+            return self.product(node.offset, parts)
+        return self._linearizer.comparison(node)
+
+    def product(self, offset: int, parts: Sequence[list[Clause]]) -> list[Clause]:
+        """All ways to take one clause of each part."""
+        common = tuple(atom for part in parts if len(part) == 1 for atom in part[0])
+        result: list[Clause] = [common]
+        for part in parts:
+            if len(part) == 1:
+                continue
+            self._check(offset, result, part)
+            result = [left + right for left in result for right in part]
+        return result
+
+    def is_region(self, clauses: list[Clause]) -> bool:
+        """Whether the clauses speak about inputs only."""
+        return all(is_input(atom, self._input_size) for clause in clauses for atom in clause)
+
+    def _check(self, offset: int, left: list[Clause], right: list[Clause]) -> None:
+        atoms = sum(map(len, left)) * len(right) + sum(map(len, right)) * len(left)
+        if max(atoms, len(left) * len(right)) > self._limit:
+            raise self._source.error(
+                offset,
+                expected=f"a disjunctive form of at most {self._limit} comparisons",
+                got=f"{atoms}",
+                remedy="write fewer nested disjunctions or split the property",
+            )
+
+
+def is_input(atom: Constraint, input_size: int) -> bool:
+    """Whether a constraint mentions no output; terms are sorted, so the last column tells."""
+    return isinstance(atom, Bound) or atom.terms[-1][0] < input_size

@@ -1,0 +1,109 @@
+"""Exact numbers and their directed roundings to doubles."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
+from typing import TypeAlias, overload
+
+import numpy as np
+from numpy.typing import NDArray
+
+Exact: TypeAlias = Decimal | Fraction
+MAX_DOUBLE = Fraction(float(np.finfo(np.float64).max))
+MAX_LENGTH = 2000  # digits of a number, and its exponent: keeps exact arithmetic on hostile text cheap
+_NUMBER = re.compile(r"[-+]?+(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE]([-+]?+\d{1,9}))?+", re.ASCII)
+
+
+def read_number(text: str) -> Decimal | None:
+    """The exact value of a decimal text; None where it is no number, or too long or large to use."""
+    match = _NUMBER.fullmatch(text)
+    if match is None or len(text) > MAX_LENGTH or abs(int(match.group(1) or 0)) > MAX_LENGTH:
+        return None
+    value = Decimal(text)
+    return value if abs(value) <= MAX_DOUBLE else None
+
+
+def round_down(value: Exact) -> float:
+    """The largest double not above the value."""
+    nearest = float(value)
+    return nearest if value >= nearest else math.nextafter(nearest, -math.inf)
+
+
+def round_up(value: Exact) -> float:
+    """The smallest double not below the value."""
+    nearest = float(value)
+    return nearest if value <= nearest else math.nextafter(nearest, math.inf)
+
+
+class ExactNumbers(Sequence[Fraction]):
+    """Exact numbers, made into fractions only when asked, with both roundings to doubles at hand.
+
+    For a double d and a number e: d >= e iff d >= above(e), and d <= e iff d <= below(e).
+    """
+
+    __slots__ = ("_values", "above", "below")
+    below: NDArray[np.float64]
+    above: NDArray[np.float64]
+
+    def __init__(self, values: Sequence[Exact | float] | NDArray[np.float64]) -> None:
+        self._values = values
+        if isinstance(values, np.ndarray):
+            self.below = self.above = frozen(values)
+            return
+        nearest = [float(value) for value in values]
+        self.below = np.array(nearest, dtype=np.float64)
+        self.above = self.below.copy()
+        for position, (value, double) in enumerate(zip(values, nearest, strict=True)):
+            if value < double:
+                self.below[position] = math.nextafter(double, -math.inf)
+            elif value > double:
+                self.above[position] = math.nextafter(double, math.inf)
+        frozen(self.below)
+        frozen(self.above)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    @overload
+    def __getitem__(self, index: int) -> Fraction: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[Fraction, ...]: ...
+    def __getitem__(self, index: int | slice) -> Fraction | tuple[Fraction, ...]:
+        if isinstance(index, slice):
+            return tuple(Fraction(value) for value in self._values[index])
+        return Fraction(self._values[index])
+
+    def written(self, index: int) -> str | None:
+        """The number as decimal text, digits as in the file it came from; None where no decimal is exact."""
+        return decimal_text(self._values[index])
+
+
+def frozen(array: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The same array, from now on read-only."""
+    array.setflags(write=False)
+    return array
+
+
+def decimal_text(value: Exact | float) -> str | None:
+    """Exact positional decimal text with a point; None for a fraction such as 1/3."""
+    if isinstance(value, Fraction):
+        return _fraction_text(value)
+    text = format(Decimal(value), "f")
+    return text if "." in text else text + ".0"
+
+
+def _fraction_text(value: Fraction) -> str | None:
+    twos = (value.denominator & -value.denominator).bit_length() - 1
+    fives, rest = 0, value.denominator >> twos
+    while rest % 5 == 0:
+        rest //= 5
+        fives += 1
+    if rest != 1:
+        return None
+    places = max(twos, fives, 1)
+    digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, "0")
+    return f"{'-' if value < 0 else ''}{digits[:-places]}.{digits[-places:]}"
