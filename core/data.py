@@ -1,0 +1,177 @@
+"""Data sets by name or by path: the one meaning of `--data SPEC` and `--indices`."""
+
+from __future__ import annotations
+
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verifolio.errors import InputError
+from verifolio.registry import Plugins, installed
+
+Array = NDArray[np.float64]
+NO_LABEL = -1
+
+
+@dataclass(frozen=True, eq=False)
+class Dataset:
+    """Inputs and labels of one split.
+
+    `raw` has one flat input per row, in the type it is stored in, and the values are `raw / scale`; `shape`
+    is that of one input. Labels are class numbers, -1 where there are none; `classes` counts the classes.
+    """
+
+    name: str
+    split: str
+    raw: NDArray[Any]
+    labels: NDArray[np.int64]
+    shape: tuple[int, ...]
+    classes: int
+    scale: float = 1.0
+
+    def __post_init__(self) -> None:
+        size = int(np.prod(self.shape))
+        if self.raw.ndim != 2 or self.raw.shape[1] != size or len(self.raw) != len(self.labels):
+            raise InputError(
+                f"{self.name}:{self.split}",
+                f"one row of {size} values for each of the {len(self.labels)} labels",
+                f"an array of shape {self.raw.shape}",
+                "check the file the data came from",
+            )
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+    @property
+    def size(self) -> int:
+        """How many values one input has."""
+        return int(self.raw.shape[1])
+
+    @cached_property
+    def images(self) -> Array:
+        """All inputs, flat, as float64."""
+        return np.asarray(self.raw, np.float64) / self.scale
+
+    def image(self, index: int) -> Array:
+        """One input, flat, as float64; converts nothing else."""
+        return np.asarray(self.raw[index], np.float64) / self.scale
+
+    def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Dataset:
+        """The inputs at these positions, in this order."""
+        index = np.asarray(indices, np.int64)
+        return replace(self, raw=self.raw[index], labels=self.labels[index])
+
+
+class DataSource(ABC):
+    """Where inputs come from: a named set, a kind of file (`suffixes`), or both."""
+
+    name: ClassVar[str]
+    splits: ClassVar[tuple[str, ...]] = ("train", "test")
+    default_split: ClassVar[str] = "test"
+    suffixes: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def available(cls) -> str | None:
+        """Why the set cannot be loaded here (where it was looked for and what to do), or None."""
+        return None
+
+    @abstractmethod
+    def load(self, split: str) -> Dataset:
+        """The inputs of one split."""
+
+    def read(self, path: Path, split: str) -> Dataset:
+        """The inputs in a file whose name ends in one of `suffixes`."""
+        raise TypeError(f"data source {self.name} reads no files")
+
+
+def data_folders(name: str) -> list[Path]:
+    """Where a set's files may lie: `$VERIFOLIO_DATA/name`, and the shared folders of the system."""
+    root = os.environ.get("VERIFOLIO_DATA", "")
+    own = [Path(root) / name] if root else []
+    shared = [
+        Path("/usr/share") / p for p in (f"datasets/{name}", f"dataset-{name}", f"dataset/{name}", name)
+    ]
+    return [*own, *shared]
+
+
+def load_data(spec: str, plugins: Plugins | None = None) -> Dataset:
+    """The data set that `spec` names: `name`, `name:split`, a path, or `path:split`."""
+    registry = (installed() if plugins is None else plugins).datasets
+    if Path(spec).is_file():
+        return _read_file(Path(spec), "", list(registry))
+    name, _, split = spec.partition(":")
+    if name in registry:
+        why = registry.unavailable(name)
+        if why is not None:
+            raise InputError(f"data set {name}", "its files", why)
+        source = registry.get(name)()
+        return source.load(_known_split(source, split))
+    path, _, split = spec.rpartition(":")
+    if path and Path(path).is_file():
+        return _read_file(Path(path), split, list(registry))
+    names = ", ".join(sorted(s.name for s in registry if not s.suffixes))
+    endings = ", ".join(sorted(e for s in registry for e in s.suffixes))
+    raise InputError(
+        f"data {spec!r}",
+        f"one of {names}, or a file ending in {endings}",
+        "neither",
+        "write NAME, NAME:SPLIT, PATH or PATH:SPLIT",
+    )
+
+
+def _read_file(path: Path, split: str, sources: list[type[DataSource]]) -> Dataset:
+    for cls in sources:
+        if path.name.endswith(cls.suffixes) and cls.suffixes:
+            return cls().read(path, split)
+    endings = ", ".join(sorted(e for cls in sources for e in cls.suffixes))
+    raise InputError(str(path), f"a file ending in {endings}", f"{path.name!r}", "convert the data")
+
+
+def _known_split(source: DataSource, split: str) -> str:
+    if split and split not in source.splits:
+        raise InputError(
+            f"data set {source.name}", f"a split among {', '.join(source.splits)}", repr(split), "choose one"
+        )
+    return split or source.default_split
+
+
+def parse_indices(text: str, size: int | None = None) -> list[int]:
+    """Positions from text such as `0:100`, `5`, `0:10,20:30:2`; `size` closes open ranges and is a limit.
+
+    Repeated positions are kept once, in the order of their first mention.
+    """
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        found.update(dict.fromkeys(_indices_of(part.strip(), text, size)))
+    return list(found)
+
+
+def _indices_of(part: str, text: str, size: int | None) -> range:
+    remedy = "write positions and ranges like 0:100,105"
+    fields = part.split(":")
+    try:
+        numbers = [int(f) if f.strip() else None for f in fields]
+    except ValueError:
+        raise InputError(f"indices {text!r}", "whole numbers", repr(part), remedy) from None
+    if not part or len(numbers) > 3 or any(n is not None and n < 0 for n in numbers):
+        raise InputError(
+            f"indices {text!r}", "numbers from 0, start:stop or start:stop:step", repr(part), remedy
+        )
+    if len(numbers) == 1:
+        first = numbers[0] or 0
+        span = range(first, first + 1)
+    else:
+        stop = size if numbers[1] is None else numbers[1]
+        if stop is None or (len(numbers) == 3 and numbers[2] == 0):
+            raise InputError(f"indices {text!r}", "an end and a step above 0", repr(part), remedy)
+        span = range(numbers[0] or 0, stop, (numbers[2] if len(numbers) == 3 else None) or 1)
+    if size is not None and len(span) and span[-1] >= size:
+        raise InputError(f"indices {text!r}", f"positions below {size}", str(span[-1]), remedy)
+    return span

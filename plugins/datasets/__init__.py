@@ -1,0 +1,22 @@
+"""Data sets: digits (always there), MNIST, Fashion-MNIST, CIFAR-10 where their files are, plain files."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verifolio.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from verifolio.data import DataSource
+    from verifolio.registry import Registry
+
+
+@hookimpl
+def register_datasets(registry: Registry[DataSource]) -> None:
+    from .cifar import Cifar10
+    from .digits import Digits
+    from .files import Csv, Npy, Npz
+    from .idx import FashionMnist, Mnist
+
+    for source in (Digits, Mnist, FashionMnist, Cifar10, Npz, Npy, Csv):
+        registry.add(source)
