@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from verifolio.vnnlib.errors import VnnlibError
 from verifolio.vnnlib.exact import ExactNumbers
-from verifolio.vnnlib.rows import Rows, pack_rows
+from verifolio.vnnlib.rows import TRUE, Rows
 
 _MAX32 = np.finfo(np.float32).max
 
@@ -77,7 +77,7 @@ def box_case(
     input_rows: Rows | None = None,
 ) -> Case:
     """A case from arrays of floats, each taken as exactly its value, or from exact numbers."""
-    return _case(_bounds(lower), _bounds(upper), input_rows or pack_rows(()), tuple(disjuncts))
+    return _case(_bounds(lower), _bounds(upper), input_rows or TRUE, tuple(disjuncts))
 
 
 def case_of_exact(

@@ -21,22 +21,24 @@ _NUMBER = re.compile(r"[-+]?+(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE]([-+]?+\d{1,9}))?
 def read_number(text: str) -> Decimal | None:
     """The exact value of a decimal text; None where it is no number, or too long or large to use."""
     match = _NUMBER.fullmatch(text)
-    if match is None or len(text) > MAX_LENGTH or abs(int(match.group(1) or 0)) > MAX_LENGTH:
+    if match is None:
+        return None
+    exponent = match.group(1)
+    if exponent is None and len(text) < 300:  # too short to leave the range of doubles
+        return Decimal(text)
+    if len(text) > MAX_LENGTH or abs(int(exponent or 0)) > MAX_LENGTH:
         return None
     value = Decimal(text)
     return value if abs(value) <= MAX_DOUBLE else None
 
 
-def round_down(value: Exact) -> float:
-    """The largest double not above the value."""
-    nearest = float(value)
-    return nearest if value >= nearest else math.nextafter(nearest, -math.inf)
-
-
-def round_up(value: Exact) -> float:
+def round_up(value: Fraction) -> float:
     """The smallest double not below the value."""
-    nearest = float(value)
-    return nearest if value <= nearest else math.nextafter(nearest, math.inf)
+    nearest = value.numerator / value.denominator
+    numerator, denominator = nearest.as_integer_ratio()
+    if numerator * value.denominator >= value.numerator * denominator:
+        return nearest
+    return math.nextafter(nearest, math.inf)
 
 
 class ExactNumbers(Sequence[Fraction]):

@@ -15,7 +15,14 @@ from verifolio.vnnlib.tree import Apply, Atom, Expression
 
 MAX_BITS = 12_000  # of numerators and denominators: hostile products stay cheap, honest ones never get there
 _FLIP = {"<=": ">=", ">=": "<=", "<": ">", ">": "<", "=": "=", "==": "==", "!=": "!="}
-_PARTS: dict[str, tuple[str, ...]] = {"=": ("<=", ">="), "==": ("<=", ">="), "!=": ("<", ">")}
+_PARTS: dict[str, tuple[str, ...]] = {
+    **{operator: (operator,) for operator in ("<=", ">=", "<", ">")},
+    "=": ("<=", ">="),
+    "==": ("<=", ">="),
+    "!=": ("<", ">"),
+}
+_STRICT = frozenset({"<", ">"})
+_ZERO, _ONE, _MINUS_ONE = Fraction(0), Fraction(1), Fraction(-1)
 
 
 class Bound(NamedTuple):
@@ -37,7 +44,7 @@ class Linearizer:
     def __init__(self, source: Source, symbols: Symbols) -> None:
         self._source = source
         self._symbols = symbols
-        self._numbers: dict[str, Decimal | None] = {}
+        self._numbers: dict[str, Decimal] = {}
 
     def comparison(self, node: Apply) -> list[Clause]:
         """A comparison as a disjunction of clauses: one, but for `!=`; none means false."""
@@ -52,8 +59,7 @@ class Linearizer:
         self._check_size(node, constant)
         if not terms:
             return [()] if _holds(node.operator, constant) else []
-        operators = _PARTS.get(node.operator, (node.operator,))
-        parts = [self._constraint(node, terms, constant, operator) for operator in operators]
+        parts = [self._constraint(node, terms, constant, operator) for operator in _PARTS[node.operator]]
         return [(part,) for part in parts] if node.operator == "!=" else [tuple(parts)]
 
     def _chain(self, node: Apply) -> list[Clause]:
@@ -67,31 +73,51 @@ class Linearizer:
         return [tuple(constraints)]
 
     def _plain(self, operator: str, left: Atom, right: Atom) -> list[Clause] | None:
-        """The shortcut for `(<= X_0 0.5)`: nearly every comparison of every file."""
+        """The shortcut for `(<= X_0 0.5)` and `(<= Y_0 Y_1)`: nearly every comparison of every file."""
         value = self.number(right.text)
         if value is None:
             value = self.number(left.text)
             if value is None:
-                return None
+                return self._plain_pair(operator, left, right)
             left, operator = right, _FLIP[operator]
         elif self.number(left.text) is not None:
             return None
         column = self._symbols.column(left)
-        if column >= self._symbols.input_size:
+        parts: tuple[Constraint, ...]
+        if column < self._symbols.input_size:
+            if operator == "<=" or operator == ">=":
+                return [(Bound(column, operator == "<=", value, False),)]
+            parts = tuple(Bound(column, op[0] == "<", value, op in _STRICT) for op in _PARTS[operator])
+        else:
+            rhs = Fraction(value)
+            parts = tuple(
+                LinearRow(((column, _ONE),), rhs, op in _STRICT)
+                if op[0] == "<"
+                else LinearRow(((column, _MINUS_ONE),), -rhs, op in _STRICT)
+                for op in _PARTS[operator]
+            )
+        return [(part,) for part in parts] if operator == "!=" else [parts]
+
+    def _plain_pair(self, operator: str, left: Atom, right: Atom) -> list[Clause] | None:
+        first, second = self._symbols.column(left), self._symbols.column(right)
+        if first == second:
             return None
-        if operator == "<=" or operator == ">=":
-            return [(Bound(column, operator == "<=", value, False),)]
-        if operator == "!=":
-            return [(Bound(column, True, value, True),), (Bound(column, False, value, True),)]
-        if operator in _PARTS:
-            return [(Bound(column, True, value, False), Bound(column, False, value, False))]
-        return [(Bound(column, operator == "<", value, True),)]
+        if first > second:
+            first, second, operator = second, first, _FLIP[operator]
+        parts = tuple(
+            LinearRow(((first, s), (second, -s)), _ZERO, op in _STRICT)
+            for op in _PARTS[operator]
+            for s in (_ONE if op[0] == "<" else _MINUS_ONE,)
+        )
+        return [(part,) for part in parts] if operator == "!=" else [parts]
 
     def number(self, text: str) -> Decimal | None:
         """The value of a number's text, None for anything else."""
-        if text in self._numbers:
-            return self._numbers[text]
-        value = self._numbers[text] = read_number(text)
+        value = self._numbers.get(text)
+        if value is None and text[0] in "0123456789.+-":
+            value = read_number(text)
+            if value is not None:
+                self._numbers[text] = value
         return value
 
     def _difference(self, left: Expression, right: Expression) -> tuple[dict[int, Fraction], Fraction]:
@@ -106,7 +132,7 @@ class Linearizer:
         self, node: Apply, terms: dict[int, Fraction], constant: Fraction, operator: str
     ) -> Constraint:
         """terms + constant (operator) 0, as a bound or a row."""
-        strict, sign = operator in ("<", ">"), 1 if operator in ("<=", "<") else -1
+        strict, sign = operator in _STRICT, 1 if operator in ("<=", "<") else -1
         if len(terms) == 1:
             ((column, value),) = terms.items()
             if column < self._symbols.input_size:

@@ -12,8 +12,8 @@ from verifolio.vnnlib.dnf import Expander, is_input
 from verifolio.vnnlib.errors import VnnlibError
 from verifolio.vnnlib.exact import Exact, ExactNumbers
 from verifolio.vnnlib.linear import Clause, Constraint, Linearizer
-from verifolio.vnnlib.parse import parse, parse_text
-from verifolio.vnnlib.rows import LinearRow, Rows, pack_rows
+from verifolio.vnnlib.parse import collection_paused, parse, parse_text
+from verifolio.vnnlib.rows import TRUE, LinearRow, Rows, pack_all, pack_rows
 from verifolio.vnnlib.specification import Specification
 from verifolio.vnnlib.symbols import Symbols
 from verifolio.vnnlib.tree import Document
@@ -34,8 +34,9 @@ def loads(text: str, name: str = "<text>") -> Specification:
 
 def normalise(document: Document) -> Specification:
     """The normal form of a document."""
-    symbols = Symbols(document)
-    cases = tuple(_Normaliser(document, symbols).cases())
+    with collection_paused():
+        symbols = Symbols(document)
+        cases = tuple(_Normaliser(document, symbols).cases())
     return Specification(
         document.version,
         symbols.input_size,
@@ -109,8 +110,8 @@ class _Normaliser:
     def _assemble(self, regions: list[Clause], conditions: list[Clause]) -> list[Case]:
         """Group the pairs (region, condition) by what they say about inputs."""
         by_inputs: dict[Clause, dict[Rows, None]] = {}
-        for condition in conditions:
-            inputs, rows = _split(condition, self._symbols.input_size)
+        split = [_split(condition, self._symbols.input_size) for condition in conditions]
+        for (inputs, _), rows in zip(split, pack_all([rows for _, rows in split]), strict=True):
             by_inputs.setdefault(inputs, {})[rows] = None
         self._check_size(len(regions) * len(by_inputs))
         groups: dict[object, tuple[_Region, dict[Rows, None]]] = {}
@@ -135,7 +136,7 @@ class _Normaliser:
                 raise self._unbounded(next(i for i in range(size) if i not in bounds), side)
         exact_lower = ExactNumbers([lower[i] for i in range(size)])
         exact_upper = ExactNumbers([upper[i] for i in range(size)])
-        return case_of_exact(exact_lower, exact_upper, pack_rows(rows), disjuncts)
+        return case_of_exact(exact_lower, exact_upper, pack_rows(rows) if rows else TRUE, disjuncts)
 
     def _check_size(self, numbers: int) -> None:
         if numbers > MAX_BOX_NUMBERS:
@@ -157,11 +158,16 @@ class _Normaliser:
         )
 
 
-def _split(clause: Clause, input_size: int) -> tuple[Clause, Rows]:
+def _split(clause: Clause, input_size: int) -> tuple[Clause, list[LinearRow]]:
     """What a clause says about inputs alone, and its other rows."""
-    inputs = tuple(constraint for constraint in clause if is_input(constraint, input_size))
-    rows = [c for c in clause if isinstance(c, LinearRow) and not is_input(c, input_size)]
-    return inputs, pack_rows(rows)
+    inputs: list[Constraint] = []
+    rows: list[LinearRow] = []
+    for constraint in clause:
+        if isinstance(constraint, LinearRow) and not is_input(constraint, input_size):
+            rows.append(constraint)
+        else:
+            inputs.append(constraint)
+    return tuple(inputs), rows
 
 
 def _derive_bounds(rows: list[LinearRow], lower: dict[int, Exact], upper: dict[int, Exact]) -> None:

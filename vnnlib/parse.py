@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from verifolio.vnnlib.lexer import read_items
@@ -21,7 +24,24 @@ def parse_text(text: str, name: str = "<text>") -> Document:
     return _parse(source_of_text(text, name))
 
 
+@contextmanager
+def collection_paused() -> Iterator[None]:
+    """Keep the cycle collector from walking a growing tree again and again: it holds no cycles, only size."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
+
 def _parse(source: Source) -> Document:
+    with collection_paused():
+        return _parse_items(source)
+
+
+def _parse_items(source: Source) -> Document:
     items = list(read_items(source))
     if not items:
         raise source.error(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -75,11 +75,19 @@ def scaled_to_doubles(row: LinearRow) -> LinearRow | None:
 
 def pack_rows(rows: Iterable[LinearRow]) -> Rows:
     """Rows whose coefficients are doubles already, as arrays."""
-    rows = tuple(rows)
-    lengths = [len(row.terms) for row in rows]
+    return pack_all([tuple(rows)])[0]
+
+
+def pack_all(groups: Sequence[Sequence[LinearRow]]) -> list[Rows]:
+    """Many conjunctions at once: slices of common arrays, because files hold thousands of small ones."""
+    rows = [row for group in groups for row in group]
     terms = [term for row in rows for term in row.terms]
+    sizes = [len(group) for group in groups]
+    number = (
+        np.concatenate([np.arange(size, dtype=np.int64) for size in sizes]) if rows else np.empty(0, np.int64)
+    )
     arrays = (
-        np.repeat(np.arange(len(rows), dtype=np.int64), lengths),
+        np.repeat(number, [len(row.terms) for row in rows]),
         np.array([column for column, _ in terms], dtype=np.int64),
         np.array([float(value) for _, value in terms], dtype=np.float64),
         np.array([round_up(row.rhs) for row in rows], dtype=np.float64),
@@ -87,7 +95,31 @@ def pack_rows(rows: Iterable[LinearRow]) -> Rows:
     )
     for array in arrays:
         array.setflags(write=False)
-    return Rows(*arrays, exact_rhs=tuple(row.rhs for row in rows))
+    return _slices(groups, *arrays)
+
+
+def _slices(
+    groups: Sequence[Sequence[LinearRow]],
+    row: NDArray[np.int64],
+    column: NDArray[np.int64],
+    coefficient: NDArray[np.float64],
+    rhs: NDArray[np.float64],
+    strict: NDArray[np.bool_],
+) -> list[Rows]:
+    result = []
+    first_row = first_term = 0
+    for group in groups:
+        in_rows = slice(first_row, first_row + len(group))
+        in_terms = slice(first_term, first_term + sum(len(one.terms) for one in group))
+        first_row, first_term = in_rows.stop, in_terms.stop
+        exact = tuple(one.rhs for one in group)
+        result.append(
+            Rows(row[in_terms], column[in_terms], coefficient[in_terms], rhs[in_rows], strict[in_rows], exact)
+        )
+    return result
+
+
+TRUE = pack_rows(())
 
 
 def make_rows(
