@@ -9,6 +9,7 @@ from verifolio.vnnlib.rows import Rows, make_rows
 from verifolio.vnnlib.specification import Specification
 from verifolio.vnnlib.symbols import NetworkDeclaration, Tensor
 from verifolio.vnnlib.tree import Document
+from verifolio.vnnlib.write import specification_from_cases, write
 
 __all__ = [
     "Case",
@@ -27,4 +28,6 @@ __all__ = [
     "normalise",
     "parse",
     "parse_text",
+    "specification_from_cases",
+    "write",
 ]
