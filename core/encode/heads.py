@@ -143,7 +143,9 @@ def _matrix(rows: Rows, shift: int, width: int) -> sparse.csr_array:
 def _tournament(builder: GraphBuilder, node: int, groups: Groups, sign: float) -> int:
     """The maximum (sign +1) or minimum (-1) of every group of entries of `node`, pair by pair."""
     while any(len(g) > 1 for g in groups):
-        left, right, carried = [], [], []
+        left: list[int] = []
+        right: list[int] = []
+        carried: list[int] = []
         following: Groups = []
         pairs = sum(len(g) // 2 for g in groups)
         for g in groups:
