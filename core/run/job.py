@@ -10,8 +10,8 @@ from enum import StrEnum
 from typing import Any
 
 
-class JobError(TypeError):
-    """A job that could never run in another process."""
+class JobError(ValueError):
+    """A job that could never run."""
 
 
 class SendError(TypeError):
@@ -33,9 +33,10 @@ class End(StrEnum):
 class Limits:
     """What a job may use.
 
-    `seconds` counts from the moment the worker holds the whole job. `memory` is in bytes and compared with the
-    summed resident sets of the worker and everything it started. `grace` is the time between asking a job to
-    stop (the link's token) and killing it; half-way a SIGTERM is sent.
+    `seconds` counts from the moment the worker holds the whole job. `memory` is in bytes and compared with
+    the summed resident sets of the worker and everything it started (with torch imported, a worker starts at
+    some 170 MB). `grace` is the time between asking a job to stop (the link's token) and killing it; half-way
+    a SIGTERM is sent.
     """
 
     seconds: float | None = None
@@ -45,14 +46,13 @@ class Limits:
 
     def __post_init__(self) -> None:
         for name, value, good in (
-            ("seconds", self.seconds, self.seconds is None or self.seconds > 0),
+            ("seconds", self.seconds, self.seconds is None or self.seconds >= 0),
             ("memory", self.memory, self.memory is None or self.memory > 0),
             ("cores", self.cores, self.cores >= 1),
             ("grace", self.grace, 0 <= self.grace < math.inf),
         ):
             if not good:
-                message = f"limit {name}: expected a positive number, got {value!r}; use None for no limit"
-                raise ValueError(message)
+                raise JobError(f"limit {name}: expected a positive number, got {value!r}; None is no limit")
 
 
 class Link:
@@ -83,7 +83,7 @@ class Link:
 class Job:
     """A module-level function, what to call it with, and what it may use.
 
-    An idle worker that has run the same `affinity` before is preferred, because its module-level caches are warm.
+    An idle worker that has run the same `affinity` before is preferred: its module-level caches are warm.
     """
 
     function: Callable[[Any, Link], Any]
@@ -107,8 +107,8 @@ class Result:
     """How a job ended and what it left.
 
     `value` is also set when a job answered after its deadline or cancellation but before it was killed.
-    `detail` is a one-line message, followed by the traceback if there is one. `log` is the tail of everything the
-    job and its children wrote to standard output and error.
+    `detail` is a one-line message, followed by the traceback if there is one. `log` is the tail of everything
+    the job and its children wrote to standard output and error.
     """
 
     end: End

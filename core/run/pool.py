@@ -38,7 +38,7 @@ class Ticket:
         self._overtaken = 0
 
     def cancel(self) -> None:
-        """Ask for the job's end: at once if it still waits, else within its grace. A result that is there stays."""
+        """Ask for the job's end: at once if it still waits, else within its grace; a result stays."""
         self._pool._cancel(self)
 
     def done(self) -> bool:
@@ -54,13 +54,14 @@ class Ticket:
 class Pool:
     """Up to `workers` jobs at a time, each in a process of its own, under a supervisor of its own.
 
-    Nothing starts before the first job. Then a template process imports `preload` (those that are installed), and
-    for each worker forks a supervisor, which is the child subreaper of all that its worker starts, and which
-    forks the worker: driver - template - supervisor - worker - whatever the job starts. The driver itself is
-    left alone: it adopts no orphans and gets no signal handlers.
+    Nothing starts before the first job. Then a template process imports `preload` (what is installed of it)
+    and for each worker forks a supervisor, which is the child subreaper of all that its worker starts, and
+    which forks the worker: driver - template - supervisor - worker - whatever the job starts. The driver itself
+    is left alone: it adopts no orphans and gets no signal handlers.
 
-    `on_message` is called from threads of the pool, one job's messages in order; it should be quick. A pool is
-    a context manager; leaving it cancels what is unfinished.
+    A worker is used again unless its job died, was killed, or left a child, a thread or a closed output.
+    `on_message` is called from threads of the pool, one job's messages in order; it should be quick. A pool
+    is a context manager; leaving it cancels what is unfinished.
     """
 
     def __init__(
@@ -96,7 +97,8 @@ class Pool:
         """Queue a job."""
         with self._changed:
             if self._closed or os.getpid() != self._process:
-                raise PoolError("expected an open pool of this process, got a closed or forked one; make a new Pool")
+                message = "expected an open pool of this process, got a closed or forked one; make a new Pool"
+                raise PoolError(message)
             ticket = Ticket(job, next(self._numbers), self)
             self._queue.append(ticket)
             idle = sum(slot.idle for slot in self._slots)
@@ -127,8 +129,8 @@ class Pool:
             return
         for slot in self._slots:
             slot.quit()
-        if self._template is not None and not all(slot.connected for slot in self._slots):
-            self._template.kill()
+        if self._template is not None and not any(slot.connected for slot in self._slots):
+            self._template.kill()  # still importing
         for thread in self._threads:
             thread.join()
         if self._template is not None:
@@ -167,7 +169,7 @@ class Pool:
             with self._changed:
                 ticket.result = result
                 self._changed.notify_all()
-        slot.disconnect()
+        slot.leave()
 
     def _connect(self, slot: Slot) -> str:
         """Give the slot a supervisor if it has none; on failure, why."""
@@ -219,6 +221,5 @@ class Pool:
         return next((ticket for ticket in window if not self._suits_another(ticket, slot)), None)
 
     def _suits_another(self, ticket: Ticket, slot: Slot) -> bool:
-        return any(
-            other is not slot and other.idle and ticket.job.affinity in other.affinities for other in self._slots
-        )
+        others = (other for other in self._slots if other is not slot and other.idle)
+        return any(ticket.job.affinity in other.affinities for other in others)

@@ -24,6 +24,9 @@ from verifolio.run.wire import (
     unpack,
 )
 
+# A supervisor that is told to leave has this long.
+PATIENCE = 10.0
+
 
 class Slot:
     """Room for one running job: a supervisor, its worker, and the channel to it."""
@@ -69,10 +72,19 @@ class Slot:
 
     def quit(self) -> None:
         """Have everything killed."""
-        with self._lock:
-            self._order(Quit())
+        self._tell(Quit())
 
-    def perform(self, job: Job, number: int, wanted: Callable[[], bool], tell: Callable[[object], None]) -> Result:
+    def leave(self) -> None:
+        """Have everything killed and wait until the supervisor has gone, too."""
+        self.quit()
+        with contextlib.suppress(EOFError, OSError):
+            while self._control is not None and self._control.poll(PATIENCE):
+                self._control.recv()
+        self.disconnect()
+
+    def perform(
+        self, job: Job, number: int, wanted: Callable[[], bool], tell: Callable[[object], None]
+    ) -> Result:
         """Run a job to its end, whatever that is, unless it is not `wanted` any more; `tell` its messages."""
         try:
             frame = pack((job.limits.cores, job.function, job.payload), "job")
@@ -155,26 +167,27 @@ class _Inbox:
         self.tell = tell
         self.messages: list[object] = []
         self.final: Final | None = None
+        self.body = b""
         self.closed = False
         self.spoiled = ""
 
     def take(self) -> None:
         """Receive one frame; a channel that ends or speaks nonsense counts as closed."""
         try:
-            frame = unpack(self.channel.recv_bytes(), "frame")
+            head, body = unpack(self.channel.recv_bytes(), "head"), self.channel.recv_bytes()
         except (EOFError, OSError, MemoryError, OverflowError, SendError):
             self.closed = True
             return
-        if isinstance(frame, Final):
-            self.final = frame
-        elif isinstance(frame, Message):
-            self._take_message(frame)
+        if isinstance(head, Final):
+            self.final, self.body = head, body
+        elif isinstance(head, Message):
+            self._take_message(body)
         else:
             self.closed = True
 
-    def _take_message(self, frame: Message) -> None:
+    def _take_message(self, body: bytes) -> None:
         try:
-            message = unpack(frame.body, "message")
+            message = unpack(body, "message")
         except SendError as error:
             self.spoiled = self.spoiled or str(error)
             return
@@ -188,7 +201,7 @@ class _Inbox:
             end, seconds = self.final.end, self.final.seconds
             detail = self.final.detail or (detail if end is not End.DONE else "")
             try:
-                value = None if self.final.body is None else unpack(self.final.body, "return value")
+                value = unpack(self.body, "return value")
             except SendError as error:
                 self.spoiled = self.spoiled or str(error)
         if end is End.DONE and self.spoiled:

@@ -12,6 +12,7 @@ import signal
 import socket
 import tempfile
 import time
+import traceback
 from dataclasses import dataclass
 from multiprocessing import Pipe, reduction
 from multiprocessing.connection import Connection
@@ -53,6 +54,7 @@ class Active:
     number: int
     limits: Limits
     since: float
+    look_at: float
     peak: int = 0
     end: End | None = None
     detail: str = ""
@@ -72,7 +74,7 @@ class Supervisor:
     def __init__(self, control: Connection, driver: int | None) -> None:
         self.control = control
         self.root = Path(tempfile.mkdtemp(prefix="verifolio-"))
-        self.page = memoryview(mmap.mmap(-1, PAGE_BYTES)).cast("d")
+        self.page: memoryview[float] = memoryview(mmap.mmap(-1, PAGE_BYTES)).cast("d")
         self.worker: int | None = None
         self.active: Active | None = None
         self.output: int | None = None
@@ -111,10 +113,10 @@ class Supervisor:
         """How long to sleep: until something must be looked at."""
         if self.active is None:
             return None
-        due = min(self.active.term_at, self.active.kill_at)
+        due = min(self.active.look_at, self.active.term_at, self.active.kill_at)
         if self.active.end is None and self.page[STARTED]:
             due = min(due, self.page[DEADLINE])
-        return max(0.0, min(POLL, due - time.monotonic()))
+        return max(0.0, due - time.monotonic())
 
     # Orders of the driver.
 
@@ -152,7 +154,8 @@ class Supervisor:
         self.page[SECONDS] = math.inf if order.limits.seconds is None else order.limits.seconds
         self.log.clear()
         channel = self._fork() if self.worker is None else None
-        self.active = Active(order.number, order.limits, time.monotonic())
+        now = time.monotonic()
+        self.active = Active(order.number, order.limits, now, now + POLL)
         self.control.send(Ready(fresh=channel is not None))
         if channel is not None:
             reduction.send_handle(self.control, channel.fileno(), os.getppid())
@@ -195,14 +198,10 @@ class Supervisor:
     def _watch(self, active: Active) -> None:
         """Enforce deadline and memory; carry out what was decided."""
         now = time.monotonic()
-        below = tree.descendants(os.getpid())
-        used = tree.resident(below)
-        active.peak = max(active.peak, used)
-        if active.limits.memory is not None and used > active.limits.memory:
-            detail = f"resident set of {used} bytes is above the limit of {active.limits.memory}"
-            active.stop(End.MEMOUT, detail, now, 0.0)
-            active.kill_at = now
-        elif self.page[FINISHED]:
+        if now >= active.look_at:
+            active.look_at = now + POLL
+            self._measure(active, now)
+        if self.page[FINISHED]:
             if now > self.page[FINISHED] + DELIVERY:
                 active.stop(End.CRASH, "the answer never arrived", now, 0.0)
         elif self._is_late(now):
@@ -211,7 +210,16 @@ class Supervisor:
             self._conclude(active)
         elif now >= active.term_at:
             active.term_at = math.inf
-            tree.signal_all(below, signal.SIGTERM)
+            tree.signal_all(tree.descendants(os.getpid()), signal.SIGTERM)
+
+    def _measure(self, active: Active, now: float) -> None:
+        """Look at the memory of everything below."""
+        used = tree.resident(tree.descendants(os.getpid()))
+        active.peak = max(active.peak, used)
+        if active.limits.memory is not None and used > active.limits.memory:
+            detail = f"resident set of {used} bytes is above the limit of {active.limits.memory}"
+            active.stop(End.MEMOUT, detail, now, 0.0)
+            active.kill_at = now
 
     def _is_late(self, now: float) -> bool:
         return bool(self.page[STARTED]) and now >= self.page[DEADLINE]
@@ -321,7 +329,11 @@ def run(control: Connection, driver: int | None) -> NoReturn:
     code = 1
     try:
         tree.become_subreaper()
-        Supervisor(control, driver).serve()
+        supervisor = Supervisor(control, driver)
+        control.send("hello")
+        supervisor.serve()
         code = 0
+    except BaseException:
+        traceback.print_exc()
     finally:
         os._exit(code)

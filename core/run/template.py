@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import gc
 import importlib
-import importlib.util
 import json
 import os
 import signal
@@ -13,6 +12,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from collections.abc import Sequence
 from multiprocessing import Pipe, reduction
 from multiprocessing.connection import Connection, wait
@@ -21,7 +21,7 @@ from pathlib import Path
 from verifolio.run import supervisor, tree
 from verifolio.run.worker import THREAD_VARIABLES
 
-# The path comes from the driver, so that whatever the driver can import, a worker can. The main module does not.
+# The path is the driver's, so that workers can import what it can. The main module is not imported again.
 _BOOT = (
     "import json, sys; order = json.loads(sys.argv[1]); sys.path[:] = order['path']; "
     "from verifolio.run.template import main; main(**order)"
@@ -32,10 +32,10 @@ class Template:
     """The driver's handle of a template process."""
 
     def __init__(self, preload: Sequence[str]) -> None:
-        self._errors = tempfile.TemporaryFile()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115
         self._line, theirs = Pipe()
         order = {
-            "path": [entry or str(Path.cwd()) for entry in sys.path],
+            "path": [str(entry) or str(Path.cwd()) for entry in sys.path],
             "line": theirs.fileno(),
             "driver": os.getpid(),
             "preload": list(preload),
@@ -65,6 +65,8 @@ class Template:
 
     def complaint(self) -> str:
         """The last words of a template that died."""
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self._process.wait(1.0)
         self._errors.seek(0)
         lines = self._errors.read()[-4096:].decode(errors="replace").strip().splitlines()
         return lines[-1] if lines else f"exit code {self._process.poll()}"
@@ -88,8 +90,10 @@ def main(path: list[str], line: int, driver: int, preload: list[str]) -> None:
     """Import, then fork a supervisor for every handle that arrives, until the driver is gone."""
     del path
     for name in preload:
-        if importlib.util.find_spec(name) is not None:
+        try:
             importlib.import_module(name)
+        except Exception:  # a job that needs the module will say so better
+            traceback.print_exc()
     watch = _watch_process(driver)
     tree.become_subreaper()
     gc.collect()
@@ -131,10 +135,8 @@ def _serve(line: Connection, watch: int | None) -> None:
 
 def _fork(line: Connection, handle: int, watch: int | None) -> int:
     pid = os.fork()
-    if pid:
-        os.close(handle)
-        return pid
-    line.close()
-    control = Connection(handle)
-    control.send("hello")
-    supervisor.run(control, watch)
+    if pid == 0:
+        line.close()
+        supervisor.run(Connection(handle), watch)
+    os.close(handle)
+    return pid

@@ -16,6 +16,7 @@ import psutil
 PR_SET_PDEATHSIG = 1
 PR_SET_CHILD_SUBREAPER = 36
 _PAGE = os.sysconf("SC_PAGE_SIZE")
+_HAS_STATM = Path("/proc/self/statm").exists()
 _LISTS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()
 
 
@@ -72,7 +73,7 @@ def resident(pids: Iterable[int]) -> int:
 
 def _resident_of(pid: int) -> int:
     try:
-        if sys.platform == "linux":
+        if _HAS_STATM:
             return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE
         return int(psutil.Process(pid).memory_info().rss)
     except (OSError, IndexError, psutil.Error):

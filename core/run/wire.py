@@ -13,26 +13,26 @@ from verifolio.run.job import End, Limits, Link, SendError
 NUMBER, SECONDS, STARTED, DEADLINE, FINISHED, CANCEL = range(6)
 PAGE_BYTES = 4096
 
-# An answer is only ever written by a worker of ours, so nothing foreign is unpickled.
+# Cores, function, payload.
 Task = tuple[int, Callable[[Any, Link], Any], object]
 
 
 @dataclass(frozen=True)
 class Message:
-    """Worker to driver: an intermediate message, packed."""
-
-    body: bytes
+    """Worker to driver: an intermediate message follows, packed."""
 
 
 @dataclass(frozen=True)
 class Final:
-    """Worker to driver: the function has returned or raised; `tidy` says the worker may be used again."""
+    """Worker to driver: the function has returned or raised; its packed value follows.
+
+    `tidy` says that, as far as the worker can tell, it may be used again.
+    """
 
     end: End
     detail: str
     seconds: float
     tidy: bool
-    body: bytes | None
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class Report:
 def pack(value: object, what: str) -> bytes:
     """Pickle a value; anything that goes wrong, in whatever `__reduce__`, becomes a SendError."""
     try:
-        # Plain pickle, not ForkingPickler: torch registers shared-memory tensors there, which die with the worker.
+        # Not ForkingPickler: torch registers tensors in shared memory there, which die with the worker.
         return pickle.dumps(value, protocol=pickle.HIGHEST_PROTOCOL)
     except Exception as error:
         message = f"the {what} of type {type(value).__name__} cannot be pickled: {describe(error)}"

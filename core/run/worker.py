@@ -8,7 +8,6 @@ import faulthandler
 import importlib
 import os
 import resource
-import shutil
 import signal
 import sys
 import tempfile
@@ -43,12 +42,13 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
+NOTHING = pack(None, "nothing")
 
 
 class Worker:
     """One worker process, from its fork to its end."""
 
-    def __init__(self, channel: Connection, page: memoryview, root: Path) -> None:
+    def __init__(self, channel: Connection, page: memoryview[float], root: Path) -> None:
         self.channel = channel
         self.page = page
         self.root = root
@@ -62,8 +62,8 @@ class Worker:
     def serve(self) -> NoReturn:
         """Run jobs until the driver is gone.
 
-        The way out is always `os._exit`: native libraries loaded before the fork may not be torn down after it
-        (ONNX Runtime aborts, for one, because its background thread stayed in the parent).
+        The way out is always `os._exit`: native libraries loaded before the fork may not be torn down after
+        it (ONNX Runtime aborts, for one, because its background thread stayed in the parent).
         """
         code = 1
         with contextlib.suppress(EOFError, OSError):
@@ -81,7 +81,7 @@ class Worker:
 
     def _answer(self, frame: bytes) -> None:
         """Run one job and send what came of it."""
-        folder = self._enter()
+        self._enter()
         threads = threading.active_count()
         ended = threading.Event()
         end, detail, body = self._run(frame, ended)
@@ -93,16 +93,16 @@ class Worker:
             end = End.CANCELLED
         elif now > self.page[DEADLINE]:
             end = End.TIMEOUT
-        tidy = self._leave(folder) and threading.active_count() <= threads
-        self._send(Final(end, detail, now - self.page[STARTED], tidy, body))
+        tidy = self._leave() and threading.active_count() <= threads
+        self._send(Final(end, detail, now - self.page[STARTED], tidy), body)
 
-    def _run(self, frame: bytes, ended: threading.Event) -> tuple[End, str, bytes | None]:
+    def _run(self, frame: bytes, ended: threading.Event) -> tuple[End, str, bytes]:
         """Call the function; everything but an exit becomes an end with a detail."""
 
         def deliver(message: object) -> None:
             if ended.is_set():
                 raise SendError("a message was sent after its job had ended")
-            self._send(Message(pack(message, "message")))
+            self._send(Message(), pack(message, "message"))
 
         try:
             cores, function, payload = cast(Task, unpack(frame, "job"))
@@ -113,17 +113,18 @@ class Worker:
         except SystemExit:
             raise
         except SendError as error:
-            return End.ERROR, str(error), None
+            return End.ERROR, str(error), NOTHING
         except MemoryError as error:
-            return End.MEMOUT, _detail(error), None
+            return End.MEMOUT, _detail(error), NOTHING
         except BaseException as error:
-            return End.ERROR, _detail(error), None
+            return End.ERROR, _detail(error), NOTHING
 
-    def _send(self, frame: Message | Final) -> None:
+    def _send(self, head: Message | Final, body: bytes) -> None:
         with self.lock:
-            self.channel.send_bytes(pack(frame, "frame"))
+            self.channel.send_bytes(pack(head, "head"))
+            self.channel.send_bytes(body)
 
-    def _enter(self) -> Path:
+    def _enter(self) -> None:
         """Give the job a folder, streams and signals of its own."""
         folder = self.root / str(int(self.page[NUMBER]))
         folder.mkdir()
@@ -132,17 +133,15 @@ class Worker:
         sys.stdout, sys.stderr = self.streams
         signal.signal(signal.SIGTERM, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_SETMASK, ())
-        return folder
 
-    def _leave(self, folder: Path) -> bool:
+    def _leave(self) -> bool:
         """Undo `_enter`; False if the job has damaged the worker."""
         try:
             _flush()
             os.chdir(self.root)
-            if dict(os.environ) != self.environment:
-                os.environ.clear()
-                os.environ.update(self.environment)
-            shutil.rmtree(folder, ignore_errors=True)
+            for name in os.environ.keys() - self.environment.keys():
+                del os.environ[name]
+            os.environ.update(self.environment)
             return all(os.fstat(number).st_ino == self.output for number in (1, 2))
         except (OSError, ValueError):
             return False
@@ -160,7 +159,7 @@ class Worker:
             importlib.import_module("threadpoolctl").threadpool_limits(cores)
 
 
-def start(channel: Connection, page: memoryview, root: Path, output: int) -> NoReturn:
+def start(channel: Connection, page: memoryview[float], root: Path, output: int) -> NoReturn:
     """Turn this fresh fork into a worker whose output goes to the descriptor `output`."""
     os.setsid()
     for number in (1, 2):

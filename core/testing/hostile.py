@@ -121,7 +121,7 @@ def allocate(payload: object, link: Link) -> NoReturn:
 
 def allocate_in_child(payload: object, link: Link) -> None:
     """Allocate without end in a process of one's own."""
-    code = "import time; hoard = []\nwhile True: hoard.append(bytearray(b'x') * (16 << 20)); time.sleep(0.002)"
+    code = "import time; a = []\nwhile True: a.append(bytearray(b'x') * (16 << 20)); time.sleep(0.002)"
     subprocess.run([sys.executable, "-c", code], check=False)
 
 
@@ -277,3 +277,28 @@ def square(payload: object, link: Link) -> Any:
 
     values = torch.as_tensor(payload, dtype=torch.float64)
     return (values @ values.T).numpy()
+
+
+def rectify(payload: Any, link: Link) -> Any:
+    """Well-behaved: run a tiny network in ONNX Runtime."""
+    import onnx
+    import onnxruntime
+    from onnx import helper
+
+    floats = onnx.TensorProto.FLOAT
+    graph = helper.make_graph(
+        [helper.make_node("Relu", ["x"], ["y"])],
+        "relu",
+        [helper.make_tensor_value_info("x", floats, list(payload.shape))],
+        [helper.make_tensor_value_info("y", floats, list(payload.shape))],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    return session.run(None, {"x": payload})[0]
+
+
+def kill_parent(payload: object, link: Link) -> None:
+    """Kill the parent process, leaving a child."""
+    link.send(subprocess.Popen(["sleep", "3600"]).pid)
+    os.kill(os.getppid(), signal.SIGKILL)
+    time.sleep(3600)
