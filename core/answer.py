@@ -36,6 +36,7 @@ class Flag(StrEnum):
     NUMERICAL = "numerical"  # members disagree within rounding error
     TIE = "tie"  # some row of the witness holds with equality
     UNCHECKED_EXACT = "unchecked_exact"  # rounding error too large to say what exact arithmetic would say
+    ALARM = "alarm"  # a member claimed a proof that this witness refutes in exact arithmetic
     INFERRED = "inferred"  # follows from a stored answer about a larger or smaller input set
 
 

@@ -1,0 +1,315 @@
+"""One attempt: what runs inside a worker. Rebuilds the query, runs one verifier, judges its claims."""
+
+from __future__ import annotations
+
+import sys
+import threading
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verifolio.answer import Outcome, Stats, Verdict, Witness
+from verifolio.budget import Budget
+from verifolio.errors import VerifolioError
+from verifolio.evidence import Bounds, Evidence
+from verifolio.problem import Domain, Problem
+from verifolio.query import Query
+from verifolio.reductions import Reduced, reduce_for
+from verifolio.referee import Rejection, confirm, replay
+from verifolio.run import Link
+from verifolio.verifier import Context, Verifier
+
+Array = NDArray[np.float64]
+FLUSH_SECONDS = 0.2
+RESERVE = 0.05  # of the time is kept for judging and sending
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A verifier by its registered name and untyped options, looked up where it runs."""
+
+    name: str
+    options: Mapping[str, object] = field(default_factory=dict)
+    where: str = ""
+
+    def build(self) -> Verifier:
+        from verifolio.options import build_options
+        from verifolio.registry import installed
+
+        cls = installed().verifiers.get(self.name)
+        where = self.where or f"verifier {self.name}"
+        return cls(build_options(cls.Options, self.options, where) if self.options else None)
+
+
+@dataclass(frozen=True)
+class AttemptTask:
+    """Everything a worker needs; small, because networks travel as path and hash."""
+
+    query: Query
+    verifier: Choice | Verifier
+    evidence: Evidence = field(default_factory=Evidence)
+    seed: int = 0
+    memory: int | None = None
+    cores: int = 1
+    device: str = "cpu"
+
+
+@dataclass(frozen=True)
+class Found:
+    """Message: a replayed counterexample; its exact evaluation may still be missing."""
+
+    witness: Witness
+
+
+@dataclass(frozen=True)
+class Learned:
+    """Message: evidence gathered since the last one."""
+
+    evidence: Evidence
+
+
+@dataclass(frozen=True)
+class Note:
+    """Message: a line of progress."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Report:
+    """What one attempt came to. `refused`: the member did not want the problem, in any form."""
+
+    verdict: Verdict
+    reason: str = ""
+    witness: Witness | None = None
+    bound: float | None = None
+    stats: Stats = field(default_factory=dict)
+    refused: bool = False
+    error: VerifolioError | None = None
+
+
+class _Keyed:
+    """A query that is equal to another one of the same content."""
+
+    def __init__(self, query: Query) -> None:
+        self.query = query
+
+    def __hash__(self) -> int:
+        return hash(self.query.sha256)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Keyed) and self.query.sha256 == other.query.sha256
+
+
+@lru_cache(maxsize=4)
+def _warm(keyed: _Keyed) -> Query:
+    return keyed.query
+
+
+class SharedEvidence(Evidence):
+    """Evidence that also goes to the driver as it grows, at most every `FLUSH_SECONDS`."""
+
+    def __init__(self, known: Evidence, link: Link) -> None:
+        super().__init__(list(known.bounds), list(known.candidates), list(known.refuted))
+        self._link = link
+        self._fresh = Evidence()
+        self._lock = threading.Lock()
+        self._closed = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def add_bounds(self, bounds: Bounds) -> None:
+        super().add_bounds(bounds)
+        with self._lock:
+            self._fresh.add_bounds(bounds)
+        self._start()
+
+    def add_candidate(self, x: Array) -> None:
+        super().add_candidate(x)
+        with self._lock:
+            self._fresh.add_candidate(x)
+        self._start()
+
+    def add_refuted(self, problem: Problem, domain: Domain) -> None:
+        super().add_refuted(problem, domain)
+        with self._lock:
+            self._fresh.add_refuted(problem, domain)
+        self._start()
+
+    def _start(self) -> None:
+        """The sender thread exists only once there is something to send."""
+        if self._thread is None and not self._closed.is_set():
+            self._thread = threading.Thread(target=self._serve, name="evidence", daemon=True)
+            self._thread.start()
+
+    def _serve(self) -> None:
+        while not self._closed.wait(FLUSH_SECONDS):
+            self.flush()
+
+    def flush(self) -> None:
+        with self._lock:
+            fresh, self._fresh = self._fresh, Evidence()
+        if fresh.bounds or fresh.candidates or fresh.refuted:
+            self._link.send(Learned(fresh))
+
+    def close(self) -> None:
+        """Send the rest and end the sender."""
+        self._closed.set()
+        if self._thread is not None:
+            self._thread.join()
+        self.flush()
+
+
+class _Trial:
+    """One verifier on one query."""
+
+    def __init__(self, task: AttemptTask, link: Link) -> None:
+        self.task, self.link = task, link
+        self.query = _warm(_Keyed(task.query))
+        self.evidence = SharedEvidence(task.evidence, link)
+        self.witness: Witness | None = None
+        self.rejections: list[Rejection] = []
+
+    def run(self) -> Report:
+        verifier = self.task.verifier.build() if isinstance(self.task.verifier, Choice) else self.task.verifier
+        problems = self.query.problems
+        if not problems:
+            return Report(Verdict.UNSAT, "no input region can hold a counterexample")
+        open_problems = [p for p in problems if not self.evidence.refutes(p)]
+        outcomes, refusal = self._decide(verifier, open_problems)
+        if self.witness is not None:
+            witness = confirm(self.query, self.witness)
+            return Report(Verdict.SAT, witness=witness, stats=merge_stats(outcomes))
+        if refusal:
+            return Report(Verdict.UNKNOWN, f"refuses: {refusal}", refused=True)
+        return self._conclude(verifier, outcomes, len(open_problems))
+
+    def _decide(self, verifier: Verifier, problems: list[Problem]) -> tuple[list[Outcome], str]:
+        """One outcome per problem, and why some problem was refused."""
+        plans = [reduce_for(verifier.refuses, p) for p in problems]
+        refusals = [p for p in plans if isinstance(p, str)]
+        if refusals and (not verifier.can_falsify or len(refusals) == len(plans)):
+            return [], refusals[0]
+        accepted = [p for p in plans if not isinstance(p, str)]
+        if accepted and not refusals and all(len(p) == 1 and not p[0].steps for p in accepted):
+            return self._run_native(verifier, [p[0] for p in accepted]), ""
+        outcomes = []
+        for parts in accepted:
+            outcomes.append(self._run_parts(verifier, parts))
+            if self.witness is not None or self.link.cancelled():
+                break
+        return outcomes, refusals[0] if refusals else ""
+
+    def _run_native(self, verifier: Verifier, plans: Sequence[Reduced]) -> list[Outcome]:
+        """All problems through `run_many`; what follows a rejected point is tried again."""
+        outcomes: list[Outcome] = []
+        while len(outcomes) < len(plans) and not self.link.cancelled():
+            rest = plans[len(outcomes) :]
+            got = verifier.run_many([p.problem for p in rest], self._context(rest[0]))[: len(rest)]
+            outcomes += [self._examine(p, o) for p, o in zip(rest, got, strict=False)]
+            if self.witness is not None or not got:
+                break
+        return outcomes
+
+    def _run_parts(self, verifier: Verifier, parts: Sequence[Reduced]) -> Outcome:
+        """The problems that replace one problem: it is refuted if all of them are."""
+        outcomes: list[Outcome] = []
+        for part in parts:
+            outcomes.append(self._examine(part, verifier.run(part.problem, self._context(part))))
+            if self.witness is not None:
+                return outcomes[-1]
+        undecided = [o for o in outcomes if o.verdict is not Verdict.UNSAT]
+        return undecided[0] if undecided else outcomes[0]
+
+    def _examine(self, plan: Reduced, outcome: Outcome) -> Outcome:
+        """Replay a claimed point; a claim that fails leaves the problem undecided."""
+        if outcome.point is not None and self.witness is None:
+            self._check(plan, outcome.point)
+        if self.witness is None and outcome.verdict is Verdict.SAT:
+            reason = self.rejections[-1].reason if outcome.point is not None else "without a point"
+            return replace(outcome, verdict=Verdict.UNKNOWN, reason=f"claimed a counterexample: {reason}")
+        return outcome
+
+    def _check(self, plan: Reduced, point: Array) -> bool:
+        found = replay(self.query, plan.lift(np.asarray(point, np.float64).ravel()))
+        if isinstance(found, Rejection):
+            self.rejections = [*self.rejections[-8:], found]
+            return False
+        if self.witness is None:
+            self.witness = found
+            self.link.send(Found(found))
+        return True
+
+    def _context(self, plan: Reduced) -> Context:
+        from verifolio.registry import installed
+
+        task, left = self.task, self.link.remaining()
+        budget = Budget(left * (1 - RESERVE), task.memory, task.cores, stop=self.link.cancelled)
+        return Context(
+            budget=budget,
+            evidence=self.evidence,
+            bounders=installed().all_bounders(),
+            seed=task.seed,
+            check=lambda x: self._check(plan, x),
+            report=lambda text: self.link.send(Note(text)),
+            device=task.device,
+        )
+
+    def _conclude(self, verifier: Verifier, outcomes: list[Outcome], expected: int) -> Report:
+        stats = merge_stats(outcomes)
+        bounds = [o.bound for o in outcomes if o.bound is not None]
+        bound = min(bounds) if len(bounds) == len(outcomes) and bounds else None
+        if len(outcomes) == expected and all(o.verdict is Verdict.UNSAT for o in outcomes):
+            if not verifier.can_prove and expected:
+                return Report(Verdict.ERROR, "claimed a proof but declares can_prove = False")
+            return Report(Verdict.UNSAT, bound=bound, stats=stats)
+        undecided = [o for o in outcomes if o.verdict is not Verdict.UNSAT]
+        verdicts = {o.verdict for o in undecided}
+        verdict = verdicts.pop() if len(verdicts) == 1 else Verdict.UNKNOWN
+        reasons = dict.fromkeys(o.reason for o in undecided if o.reason)
+        reason = "; ".join(list(reasons)[:3]) or "stopped before every input region was decided"
+        return Report(verdict, reason, bound=bound, stats=stats)
+
+
+def merge_stats(outcomes: Sequence[Outcome]) -> Stats:
+    """Numbers of several outcomes added up, texts kept from the last."""
+    merged: dict[str, float | int | str] = {}
+    for outcome in outcomes:
+        for name, value in outcome.stats.items():
+            before = merged.get(name)
+            added = isinstance(before, int | float) and isinstance(value, int | float)
+            merged[name] = before + value if added else value  # type: ignore[operator]
+    return merged
+
+
+def run_attempt(task: AttemptTask, link: Link) -> Report:
+    """The function a worker calls. Errors of ours and of the verifier become reports, not crashes."""
+    trial: _Trial | None = None
+    try:
+        trial = _Trial(task, link)
+        return trial.run()
+    except VerifolioError as error:
+        return Report(Verdict.ERROR, str(error), error=error)
+    except MemoryError:
+        return Report(Verdict.MEMOUT, "out of memory")
+    except Exception as error:  # a verifier may raise anything; the attempt ends, the query goes on
+        traceback.print_exc(file=sys.stderr)
+        return Report(Verdict.ERROR, one_line(error))
+    finally:
+        if trial is not None:
+            trial.evidence.close()
+
+
+def one_line(error: BaseException) -> str:
+    """An exception as one line."""
+    text = " ".join(str(error).split())
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__
+
+
+def strip(query: Query) -> Query:
+    """The query without cached graphs, so that it is cheap to send."""
+    return replace(query)
+

@@ -1,0 +1,87 @@
+"""Members that disagree: who is right, and a folder that reproduces the case."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from verifolio.answer import Answer, Flag, Verdict, Witness
+from verifolio.errors import SoundnessAlarm
+from verifolio.query import Query
+from verifolio.referee import confirmed
+
+if TYPE_CHECKING:
+    from verifolio.solve import Claim
+
+FOLDER_VARIABLE = "VERIFOLIO_ALARMS"  # where folders go; the current directory by default
+
+
+def settle(query: Query, claims: Sequence[Claim]) -> Answer:
+    """The answer that follows from all claims about a query.
+
+    A witness always stands. Claimed proofs against it are a soundness alarm if the exact evaluation confirms
+    the witness; if it does not, the claims differ only by rounding, and the answer is flagged.
+    """
+    sat = next((c for c in claims if c.verdict is Verdict.SAT and c.witness is not None), None)
+    if sat is None or sat.witness is None:
+        first = claims[0]
+        return Answer(Verdict.UNSAT, first.member, bound=first.bound, stats=first.stats)
+    against = sorted({c.member for c in claims if c.verdict is Verdict.UNSAT})
+    answer = Answer(Verdict.SAT, sat.member, "", sat.witness, sat.witness.flags, stats=sat.stats)
+    return contradict(query, answer, sat.witness, against) if against else answer
+
+
+def contradict(query: Query, answer: Answer, witness: Witness, against: Sequence[str]) -> Answer:
+    """A SAT answer that stands against claimed proofs: flagged `numerical`, or an alarm."""
+    names = ", ".join(against)
+    if not confirmed(witness):
+        flags = answer.flags | {Flag.NUMERICAL}
+        return replace(answer, flags=flags, reason=f"{names} claims a proof; they differ by rounding only")
+    folder = write_folder(query, witness, against)
+    reason = f"{names} claims a proof, but the witness of {answer.verifier} refutes it; see {folder}"
+    return replace(answer, flags=answer.flags | {Flag.ALARM}, reason=reason)
+
+
+def raise_alarm(answer: Answer) -> None:
+    """Raise if an answer carries the alarm."""
+    if Flag.ALARM in answer.flags:
+        raise Alarm(answer.reason, answer)
+
+
+class Alarm(SoundnessAlarm):
+    """A soundness alarm with the answer that raised it."""
+
+    def __init__(self, message: str, answer: Answer) -> None:
+        super().__init__(message)
+        self.answer = answer
+
+
+def write_folder(query: Query, witness: Witness, against: Sequence[str]) -> Path:
+    """Networks, property, witness and the command that shows the contradiction."""
+    from verifolio.counterexample import counterexample_text
+    from verifolio.versions import versions
+
+    folder = Path(os.environ.get(FOLDER_VARIABLE, ".")) / f"verifolio-alarm-{query.sha256[:12]}"
+    folder.mkdir(parents=True, exist_ok=True)
+    for network in query.networks:
+        if network.path.is_file():
+            shutil.copyfile(network.path, folder / network.path.name)
+    source = Path(query.name)
+    if query.name and source.is_file():
+        shutil.copyfile(source, folder / source.name)
+    (folder / "counterexample.txt").write_text(counterexample_text(query, witness))
+    names = " ".join(n.path.name for n in query.networks)
+    facts = {
+        "query": query.sha256,
+        "claimed a proof": list(against),
+        "margins": list(witness.margins),
+        "versions": versions(),
+        "reproduce": [f"verifolio verify {names} {source.name} --verifier {name}" for name in against],
+    }
+    (folder / "alarm.json").write_text(json.dumps(facts, indent=2) + "\n")
+    return folder

@@ -1,0 +1,51 @@
+"""The estimator interface: a typed question about numbers or sets, answered through the oracle."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from verifolio.verifier import NoOptions
+
+if TYPE_CHECKING:
+    from verifolio.oracle import Oracle
+
+Request = TypeVar("Request")
+Estimate = TypeVar("Estimate")
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class NoRequest:
+    """For estimators that need nothing but the oracle."""
+
+
+def silent(done: int, total: int, message: str) -> None:
+    """The progress listener that says nothing."""
+
+
+class Estimator(ABC, Generic[Request, Estimate]):
+    """Turns one request into queries and monotone inference; never knows which backend answered.
+
+    Subclasses set `name`, `Options` (how to search: a frozen dataclass), `Request` (what is asked: a frozen
+    dataclass) and write `run`. Queries go through `oracle.ask`, `oracle.ask_many` or `oracle.submit`; three
+    of the verdicts an oracle gives are worth telling apart: SAT, UNSAT, and anything undecided.
+    """
+
+    name: ClassVar[str]
+    Options: ClassVar[type] = NoOptions
+    Request: ClassVar[type] = NoRequest
+
+    def __init__(self, options: Any = None) -> None:
+        self.options = self.Options() if options is None else options
+
+    @classmethod
+    def available(cls) -> str | None:
+        """Why this estimator cannot be used here, or None; must not import heavy modules."""
+        return None
+
+    @abstractmethod
+    def run(self, request: Request, oracle: Oracle, progress: Progress = silent) -> Estimate:
+        """Answer the request; call `progress(done, total, message)` as work moves on."""

@@ -1,0 +1,90 @@
+"""The exact value of a small piecewise linear graph at a point, in integer arithmetic.
+
+Every double is an integer times a power of two, so a graph of affine maps and ReLUs maps such points to such
+points: all entries of a vector share one exponent, and nothing is ever rounded.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verifolio.graph import Concat, Constant, Graph, Op, Relu, Select, Sum
+from verifolio.graph.graph import is_exact
+from verifolio.graph.matrix import linear_part, offset
+
+Array = NDArray[np.float64]
+Integers = NDArray[np.object_]
+Dyadic = tuple[Integers, int]  # integers and the exponent e: value = integer * 2**-e
+MAX_PRODUCTS = 400_000
+
+
+def evaluable(graph: Graph) -> bool:
+    """Whether the graph is piecewise linear, small, and stored without error terms."""
+    if not graph.piecewise_linear or not all(is_exact(node.op) for node in graph.nodes):
+        return False
+    return sum(_products(graph, i) for i in range(1, len(graph.nodes))) <= MAX_PRODUCTS
+
+
+def evaluate(graph: Graph, x: Array) -> list[Fraction]:
+    """The output at x, exactly; the graph must be `evaluable`."""
+    values: list[Dyadic] = []
+    for i, node in enumerate(graph.nodes):
+        values.append(_integers(np.asarray(x, np.float64)) if i == 0 else _apply(node.op, values, node.parents))
+    integers, exponent = values[graph.output]
+    return [Fraction(int(v), 1 << exponent) if exponent >= 0 else Fraction(int(v) << -exponent) for v in integers]
+
+
+def _products(graph: Graph, i: int) -> int:
+    """An upper estimate of the multiplications node i costs."""
+    op = graph.nodes[i].op
+    if isinstance(op, (Relu, Select, Sum, Concat, Constant)):
+        return op.size
+    weight: Any = getattr(op, "weight", None)
+    if weight is None:
+        return op.size
+    if hasattr(op, "output_shape"):
+        return int(op.size * np.prod(weight.shape[1:]))
+    return int(weight.size)
+
+
+def _integers(values: Array) -> Dyadic:
+    """Doubles as integers over one power of two."""
+    mantissa, exponent = np.frexp(values)
+    whole = (mantissa * 2.0**53).astype(np.int64)
+    powers = exponent.astype(np.int64) - 53
+    lowest = int(powers[whole != 0].min(initial=0))
+    shifted = [int(w) << int(p - lowest) if w else 0 for w, p in zip(whole, powers, strict=True)]
+    return np.array(shifted, dtype=object), -lowest
+
+
+def _apply(op: Op, values: list[Dyadic], parents: tuple[int, ...]) -> Dyadic:
+    inputs = [values[p] for p in parents]
+    if isinstance(op, Constant):
+        return _integers(op.value)
+    if isinstance(op, Relu):
+        integers, exponent = inputs[0]
+        return np.array([max(v, 0) for v in integers], dtype=object), exponent
+    total = _integers(offset(op))
+    for matrix, (integers, exponent) in zip(
+        linear_part(op, tuple(len(v) for v, _ in inputs)), inputs, strict=True
+    ):
+        total = _add(total, _multiply(matrix, integers, exponent))
+    return total
+
+
+def _multiply(matrix: Any, integers: Integers, exponent: int) -> Dyadic:
+    weights, weight_exponent = _integers(matrix.data)
+    products = weights * integers[matrix.indices]
+    sums = [sum(products[a:b]) for a, b in zip(matrix.indptr[:-1], matrix.indptr[1:], strict=True)]
+    return np.array(sums, dtype=object), weight_exponent + exponent
+
+
+def _add(a: Dyadic, b: Dyadic) -> Dyadic:
+    exponent = max(a[1], b[1])
+    left = a[0] * (1 << (exponent - a[1]))
+    right = b[0] * (1 << (exponent - b[1]))
+    return left + right, exponent

@@ -1,0 +1,71 @@
+"""The executor interface: where jobs run. Here, in worker processes, or on other machines."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, ClassVar
+
+from verifolio.run import Job, Result
+from verifolio.verifier import NoOptions
+
+
+class Handle(ABC):
+    """A submitted job."""
+
+    @abstractmethod
+    def cancel(self) -> None:
+        """Ask for the job to be stopped; it then ends soon, as CANCELLED unless it was quicker."""
+
+    @abstractmethod
+    def result(self, timeout: float | None = None) -> Result | None:
+        """How the job ended, waiting at most `timeout` seconds (None: as long as it takes)."""
+
+    @abstractmethod
+    def messages(self) -> tuple[object, ...]:
+        """What the job has sent so far, in order."""
+
+
+class Executor(ABC):
+    """Runs jobs with limits and gives their results; jobs beyond `workers` wait for a free place.
+
+    An executor keeps the promise of `verifolio.run`: a job ends by its limits whatever it does, and its
+    messages survive it. Only `inline` does not, because it shares the caller's process.
+    """
+
+    name: ClassVar[str]
+    Options: ClassVar[type] = NoOptions
+
+    def __init__(self, workers: int = 1, options: Any = None) -> None:
+        self.workers = workers
+        self.options = self.Options() if options is None else options
+
+    @classmethod
+    def available(cls) -> str | None:
+        """Why this executor cannot be used here, or None; must not import heavy modules."""
+        return None
+
+    @abstractmethod
+    def submit(self, job: Job) -> Handle:
+        """Start a job, or queue it."""
+
+    @abstractmethod
+    def wait(self, handles: Sequence[Handle], timeout: float | None = None) -> list[Handle]:
+        """The handles that have ended; blocks until there is one, or until `timeout` seconds have passed."""
+
+    def warm(self) -> None:
+        """Begin what takes time to start, without waiting for it; the default has nothing to begin."""
+        return None
+
+    def close(self) -> None:
+        """Stop everything; the default has nothing to stop."""
+        return None
+
+    def __enter__(self) -> Executor:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()

@@ -1,0 +1,127 @@
+"""Portfolio: an ordered tree of stages, `sequence` and `race`, over verifiers with options and time limits."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field, is_dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from verifolio.attempt import Choice
+from verifolio.verifier import Verifier
+
+if TYPE_CHECKING:
+    from verifolio.query import Query
+
+DEFAULT = Path(__file__).parent / "portfolios" / "default.yaml"
+
+
+@dataclass(frozen=True)
+class Member:
+    """A verifier and how much of the query's time it may use: `seconds`, a `share` of all, or what is left.
+
+    An `optional` member that is not installed is passed over; any other one missing is an error.
+    """
+
+    verifier: Choice | Verifier
+    seconds: float | None = None
+    share: float | None = None
+    optional: bool = False
+
+    @property
+    def name(self) -> str:
+        return self.verifier.name
+
+    def limit(self, total: float) -> float | None:
+        """The member's own limit in seconds, None if it takes what is left."""
+        limits = [self.seconds] if self.seconds is not None else []
+        limits += [self.share * total] if self.share is not None else []
+        return min(limits) if limits else None
+
+    def describe(self) -> Mapping[str, object]:
+        options = self.verifier.options
+        plain = asdict(options) if is_dataclass(options) and not isinstance(options, type) else dict(options)
+        limits = {"seconds": self.seconds, "share": self.share, "optional": self.optional}
+        return {"verifier": self.name, "options": plain} | {k: v for k, v in limits.items() if v}
+
+
+@dataclass(frozen=True)
+class Series:
+    """Stages one after another; time that one leaves goes to the next."""
+
+    stages: tuple[Stage, ...]
+
+    def describe(self) -> Mapping[str, object]:
+        return {"sequence": [s.describe() for s in self.stages]}
+
+
+@dataclass(frozen=True)
+class Race:
+    """Stages side by side; the first validated answer stops the others."""
+
+    stages: tuple[Stage, ...]
+
+    def describe(self) -> Mapping[str, object]:
+        return {"race": [s.describe() for s in self.stages]}
+
+
+Stage = Member | Series | Race
+
+
+@dataclass(frozen=True)
+class Portfolio:
+    """The tree and the name it goes by."""
+
+    root: Stage
+    name: str = "portfolio"
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def key(self) -> str:
+        """A hash of what the portfolio does; two with the same key give the same answers."""
+        text = json.dumps(self.root.describe(), sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return tuple(_members(self.root))
+
+    @property
+    def width(self) -> int:
+        """How many members run at the same time at most."""
+        return _width(self.root)
+
+
+def _members(stage: Stage) -> Iterator[Member]:
+    if isinstance(stage, Member):
+        yield stage
+        return
+    for child in stage.stages:
+        yield from _members(child)
+
+
+def _width(stage: Stage) -> int:
+    if isinstance(stage, Member):
+        return 1
+    widths = [_width(s) for s in stage.stages]
+    return sum(widths) if isinstance(stage, Race) else max(widths)
+
+
+def single(verifier: str | Verifier, options: Mapping[str, object] | None = None) -> Portfolio:
+    """A portfolio of one member, by name or as an instance."""
+    chosen = Choice(verifier, options or {}) if isinstance(verifier, str) else verifier
+    return Portfolio(Member(chosen), chosen.name)
+
+
+def choose(query: Query | None = None) -> Portfolio:
+    """The portfolio for a query when the user names none.
+
+    This is the one place where features of a query (size, operators, domain, condition) may pick a different
+    tree; so far every query gets the same.
+    """
+    from verifolio.portfolio_file import read_portfolio
+
+    return read_portfolio(DEFAULT)

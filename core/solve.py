@@ -1,0 +1,275 @@
+"""One query's way through a portfolio: stages in turn or side by side until an answer is validated."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field, replace
+
+from verifolio.answer import Answer, Attempt, Verdict, Witness
+from verifolio.attempt import AttemptTask, Found, Learned, Note, Report, run_attempt, strip
+from verifolio.errors import UnknownPlugin, VerifolioError
+from verifolio.evidence import Evidence
+from verifolio.executor import Executor, Handle
+from verifolio.portfolio import Member, Portfolio, Race, Series, Stage
+from verifolio.query import Query
+from verifolio.run import End, Job, Limits, Result
+
+LEAST_SECONDS = 0.01
+VERDICTS = {
+    End.TIMEOUT: Verdict.TIMEOUT,
+    End.MEMOUT: Verdict.MEMOUT,
+    End.CRASH: Verdict.ERROR,
+    End.ERROR: Verdict.ERROR,
+    End.CANCELLED: Verdict.CANCELLED,
+}
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What applies to every member: the query's time, memory in bytes, cores per member, seed, device."""
+
+    timeout: float = math.inf
+    memory: int | None = None
+    cores: int = 1
+    seed: int = 0
+    device: str = "cpu"
+    grace: float = 1.0
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A member's decided verdict: UNSAT, or SAT with its witness."""
+
+    member: str
+    verdict: Verdict
+    witness: Witness | None = None
+    bound: float | None = None
+    stats: dict[str, float | int | str] = field(default_factory=dict)
+
+
+class Token:
+    """Cancels the running jobs of one branch, and of the branches below it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._things: list[Handle | Token] = []
+        self.cancelled = False
+
+    def attach(self, thing: Handle | Token) -> None:
+        with self._lock:
+            self._things.append(thing)
+            late = self.cancelled
+        if late:
+            thing.cancel()
+
+    def detach(self, thing: Handle | Token) -> None:
+        with self._lock:
+            self._things.remove(thing)
+
+    def cancel(self) -> None:
+        with self._lock:
+            self.cancelled = True
+            things = list(self._things)
+        for thing in things:
+            thing.cancel()
+
+
+class Walk:
+    """The state of one query while it is being decided. `run` blocks; `cancel` may come from any thread."""
+
+    def __init__(
+        self,
+        query: Query,
+        portfolio: Portfolio,
+        executor: Executor,
+        settings: Settings = Settings(),
+        evidence: Evidence | None = None,
+        report: Callable[[str], None] = lambda _: None,
+    ) -> None:
+        self.query, self.portfolio, self.executor, self.settings = query, portfolio, executor, settings
+        self.evidence = Evidence() if evidence is None else evidence
+        self.report = report
+        self.attempts: list[Attempt] = []
+        self.claims: list[Claim] = []
+        self._light = strip(query)
+        self._affinity = "".join(n.sha256 for n in query.networks)
+        self._lock = threading.Lock()
+        self._token = Token()
+        self._started = 0.0
+
+    def cancel(self) -> None:
+        self._token.cancel()
+
+    @property
+    def _left(self) -> float:
+        return self.settings.timeout - (time.monotonic() - self._started)
+
+    def run(self) -> Answer:
+        """Walk the tree; the answer has every attempt in it."""
+        self._started = time.monotonic()
+        self._stage(self.portfolio.root, self.settings.timeout, self._token)
+        seconds = time.monotonic() - self._started
+        answer = self._answer(seconds)
+        return replace(answer, seconds=seconds, attempts=tuple(self.attempts))
+
+    def _answer(self, seconds: float) -> Answer:
+        from verifolio.conflict import settle
+
+        if self.claims:
+            return settle(self.query, self.claims)
+        verdict = summarise([a.verdict for a in self.attempts], self._token.cancelled)
+        if verdict is Verdict.UNKNOWN and seconds >= self.settings.timeout:
+            verdict = Verdict.TIMEOUT
+        said = [f"{a.verifier}: {a.reason or a.verdict}" for a in self.attempts]
+        reason = "; ".join(said) or "the portfolio has no member that can be used here"
+        verifier = self.attempts[0].verifier if len(self.attempts) == 1 else self.portfolio.name
+        return Answer(verdict, verifier, reason)
+
+    def _stage(self, stage: Stage, seconds: float, token: Token) -> bool:
+        """Run a stage for at most `seconds`; True once the query is decided."""
+        if isinstance(stage, Member):
+            return self._member(stage, seconds, token)
+        if isinstance(stage, Race):
+            return self._race(stage, seconds, token)
+        return self._series(stage, seconds, token)
+
+    def _series(self, series: Series, seconds: float, token: Token) -> bool:
+        deadline = time.monotonic() + seconds
+        for k, stage in enumerate(series.stages):
+            left = deadline - time.monotonic()
+            if token.cancelled or self.claims:
+                break
+            if self._stage(stage, self._allot(stage, left, series.stages[k:]), token):
+                return True
+        return False
+
+    def _allot(self, stage: Stage, left: float, rest: Sequence[Stage]) -> float:
+        """A member's own limit, or an equal part of what the limited members after it leave."""
+        total = self.settings.timeout
+        limits = [s.limit(total) if isinstance(s, Member) else None for s in rest]
+        if limits[0] is not None:
+            return min(left, limits[0])
+        reserved = sum(limit for limit in limits if limit is not None and math.isfinite(limit))
+        return max(left - reserved, left / len(rest)) / limits.count(None) if math.isfinite(left) else left
+
+    def _race(self, race: Race, seconds: float, token: Token) -> bool:
+        branches = [Token() for _ in race.stages]
+        for branch in branches:
+            token.attach(branch)
+
+        def run(stage: Stage, branch: Token) -> bool:
+            own = stage.limit(self.settings.timeout) if isinstance(stage, Member) else None
+            won = True  # an error ends the race as well
+            try:
+                won = self._stage(stage, seconds if own is None else min(seconds, own), branch)
+            finally:
+                for other in branches if won else []:
+                    if other is not branch:
+                        other.cancel()
+            return won
+
+        with ThreadPoolExecutor(len(branches), "race") as threads:
+            wins = list(threads.map(run, race.stages, branches))
+        for branch in branches:
+            token.detach(branch)
+        return any(wins)
+
+    def _member(self, member: Member, seconds: float, token: Token) -> bool:
+        if seconds < LEAST_SECONDS or token.cancelled:
+            verdict = Verdict.CANCELLED if token.cancelled else Verdict.TIMEOUT
+            self._note(Attempt(member.name, verdict, "cancelled" if token.cancelled else "no time left", 0.0))
+            return False
+        handle = self.executor.submit(self._job(member, seconds))
+        token.attach(handle)
+        result = handle.result()
+        token.detach(handle)
+        return result is not None and self._conclude(member, result)
+
+    def _job(self, member: Member, seconds: float) -> Job:
+        s = self.settings
+        with self._lock:
+            known = Evidence(list(self.evidence.bounds), list(self.evidence.candidates), list(self.evidence.refuted))
+        task = AttemptTask(self._light, member.verifier, known, s.seed, s.memory, s.cores, s.device)
+        limit = None if math.isinf(seconds) else seconds
+        return Job(run_attempt, task, Limits(limit, s.memory, s.cores, s.grace), self._affinity)
+
+    def _conclude(self, member: Member, result: Result) -> bool:
+        """Take over what a job learned, record the attempt, keep a claim."""
+        found = self._gather(result)
+        report = result.value if isinstance(result.value, Report) else None
+        if report is not None and report.error is not None:
+            self._raise(member, report.error)
+            return False
+        claim = _claim(member.name, report, found)
+        if claim is not None:
+            verdict, reason = claim.verdict, ""
+        elif report is not None and result.end is End.DONE:
+            verdict, reason = report.verdict, report.reason
+        else:
+            verdict = VERDICTS.get(result.end, Verdict.ERROR)
+            reason = report.reason if report is not None else ""
+            reason = reason or end_reason(result, self.settings)
+        stats = {} if report is None else report.stats
+        log = result.log if verdict is Verdict.ERROR else ""
+        self._note(Attempt(member.name, verdict, reason, result.seconds, result.peak_memory, stats, log))
+        if claim is not None:
+            with self._lock:
+                self.claims.append(claim)
+        return claim is not None
+
+    def _raise(self, member: Member, error: VerifolioError) -> None:
+        """Bad input is the user's to see at once; a missing optional member is passed over."""
+        if not (member.optional and isinstance(error, UnknownPlugin)):
+            raise error
+
+    def _gather(self, result: Result) -> Witness | None:
+        """Merge the evidence a job sent; the last witness it announced."""
+        witness = None
+        for message in result.messages:
+            if isinstance(message, Found):
+                witness = message.witness
+            elif isinstance(message, Learned):
+                with self._lock:
+                    self.evidence.merge(message.evidence)
+            elif isinstance(message, Note):
+                self.report(message.text)
+        return witness
+
+    def _note(self, attempt: Attempt) -> None:
+        with self._lock:
+            self.attempts.append(attempt)
+
+
+def _claim(name: str, report: Report | None, found: Witness | None) -> Claim | None:
+    """What a member claims; a witness it announced before it was stopped counts."""
+    witness = report.witness if report is not None and report.witness is not None else found
+    stats = dict(report.stats) if report is not None else {}
+    if witness is not None:
+        return Claim(name, Verdict.SAT, witness, stats=stats)
+    if report is not None and report.verdict is Verdict.UNSAT:
+        return Claim(name, Verdict.UNSAT, bound=report.bound, stats=stats)
+    return None
+
+
+def end_reason(result: Result, settings: Settings) -> str:
+    """How a job ended, for people."""
+    if result.end is End.TIMEOUT:
+        return f"stopped after {result.seconds:.1f} s"
+    if result.end is End.MEMOUT:
+        limit = f" (limit {settings.memory / 2**30:.1f} GB)" if settings.memory else ""
+        return f"used {result.peak_memory / 2**30:.1f} GB{limit}"
+    first = result.detail.splitlines()[0] if result.detail else ""
+    return first or str(result.end)
+
+
+def summarise(verdicts: Sequence[Verdict], cancelled: bool) -> Verdict:
+    """One undecided verdict for what several members said."""
+    if cancelled:
+        return Verdict.CANCELLED
+    kinds = set(verdicts)
+    return kinds.pop() if len(kinds) == 1 else Verdict.UNKNOWN
+

@@ -1,0 +1,74 @@
+"""The `process` executor: jobs run in supervised worker processes that start warm."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from verifolio.executor import Executor, Handle
+from verifolio.run import Job, Link, Pool, Result, Ticket
+
+
+@dataclass(frozen=True)
+class ProcessOptions:
+    """`preload`: modules every worker starts with; they must run no operation when imported."""
+
+    preload: tuple[str, ...] = ("torch", "onnxruntime", "verifolio.preload")
+
+
+class ProcessHandle(Handle):
+    """A ticket of the pool, and the messages of its job so far."""
+
+    def __init__(self, ticket: Ticket, inbox: list[object]) -> None:
+        self.ticket = ticket
+        self._inbox = inbox
+
+    def cancel(self) -> None:
+        self.ticket.cancel()
+
+    def result(self, timeout: float | None = None) -> Result | None:
+        return self.ticket.wait(timeout)
+
+    def messages(self) -> tuple[object, ...]:
+        done = self.ticket.result
+        return tuple(self._inbox) if done is None else done.messages
+
+
+class ProcessExecutor(Executor):
+    """A pool of workers; nothing starts before the first job."""
+
+    name = "process"
+    Options = ProcessOptions
+
+    def __init__(self, workers: int = 1, options: Any = None) -> None:
+        super().__init__(workers, options)
+        self._lock = threading.Lock()
+        self._inboxes: dict[Ticket, list[object]] = {}
+        self._pool = Pool(workers, self.options.preload, self._deliver)
+
+    def _deliver(self, ticket: Ticket, message: object) -> None:
+        with self._lock:
+            self._inboxes.setdefault(ticket, []).append(message)
+
+    def submit(self, job: Job) -> Handle:
+        ticket = self._pool.submit(job)
+        with self._lock:
+            # messages of a quick job may have come first
+            self._inboxes = {t: box for t, box in self._inboxes.items() if not t.done() or t is ticket}
+            return ProcessHandle(ticket, self._inboxes.setdefault(ticket, []))
+
+    def wait(self, handles: Sequence[Handle], timeout: float | None = None) -> list[Handle]:
+        by_ticket = {h.ticket: h for h in handles if isinstance(h, ProcessHandle)}
+        return [by_ticket[t] for t in self._pool.wait(list(by_ticket), timeout)]
+
+    def warm(self) -> None:
+        self._pool.submit(Job(_nothing))
+
+    def close(self) -> None:
+        self._pool.close()
+
+
+def _nothing(payload: object, link: Link) -> None:
+    """The job that only makes the pool start."""
