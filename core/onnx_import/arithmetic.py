@@ -1,0 +1,211 @@
+"""Arithmetic between tensors: folded between constants, affine with one constant, products otherwise."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import onnx
+
+from verifolio.onnx_import import exact
+from verifolio.onnx_import.call import Call
+from verifolio.onnx_import.linear import add
+from verifolio.onnx_import.lowering import Lowering, as_float
+from verifolio.onnx_import.values import Known, Refused, Value, View, known
+
+MAX_EXPONENT = 64
+
+
+def _checked(low: Lowering, call: Call) -> tuple[Value, Value]:
+    if call.opset < 7 and call.integer("broadcast", 0):
+        raise Refused(f"{call.op} with the broadcasting of operator sets before 7")
+    a, b = call.value(0), call.value(1)
+    low.common_shape(a, b)
+    return a, b
+
+
+def lower_add(low: Lowering, call: Call) -> Value:
+    return add(low, *_checked(low, call))
+
+
+def lower_sub(low: Lowering, call: Call) -> Value:
+    a, b = _checked(low, call)
+    if isinstance(b, Known):
+        return add(low, a, exact.negate(b))
+    if isinstance(a, Known):
+        return low.subtract_from(as_float(a), b)
+    return low.sum((1.0, -1.0), a, b)
+
+
+def lower_mul(low: Lowering, call: Call) -> Value:
+    return multiply(low, *_checked(low, call))
+
+
+def multiply(low: Lowering, a: Value, b: Value) -> Value:
+    if isinstance(a, Known) and isinstance(b, Known):
+        return exact.multiply(a, b)
+    if isinstance(a, Known):
+        a, b = b, a
+    view = low.promote(a)
+    return low.scale(view, as_float(b)) if isinstance(b, Known) else low.product(view, b)
+
+
+def lower_div(low: Lowering, call: Call) -> Value:
+    a, b = _checked(low, call)
+    if isinstance(b, View):
+        inverse = low.reciprocal(b)
+        return multiply(low, a, inverse)
+    if isinstance(a, Known):
+        return exact.divide(a, b)
+    return low.scale(a, exact.divide(known(1.0), as_float(b)))
+
+
+def lower_neg(low: Lowering, call: Call) -> Value:
+    x = call.value(0)
+    return exact.negate(x) if isinstance(x, Known) else low.sum((-1.0,), x)
+
+
+def lower_sum(low: Lowering, call: Call) -> Value:
+    total = call.value(0)
+    for i in range(1, len(call.inputs)):
+        low.common_shape(total, call.value(i))
+        total = add(low, total, call.value(i))
+    return total
+
+
+def lower_mean(low: Lowering, call: Call) -> Value:
+    inverse = exact.divide(known(1.0), known(float(len(call.inputs))))
+    return multiply(low, lower_sum(low, call), inverse)
+
+
+def lower_pow(low: Lowering, call: Call) -> Value:
+    base, exponents = call.value(0), call.constant(1)
+    if len({float(e) for e in exponents.value.ravel()}) != 1 or exponents.error is not None:
+        raise Refused("Pow with different exponents")
+    exponent = float(exponents.value.ravel()[0])
+    shape = low.common_shape(base, exponents)
+    if isinstance(base, Known):
+        if not base.is_float:
+            return Known(np.power(base.value, int(exponent)))
+        if exponent == 2.0:
+            return exact.multiply(base, base).broadcast(shape)
+    view = low.promote(base)
+    return power(low, View(view.node, np.broadcast_to(view.index, shape)), exponent)
+
+
+def power(low: Lowering, x: View, exponent: float) -> Value:
+    """x ** p: integers as `pow`, a half as a root, others as exp(p log x), which is defined where x > 0."""
+    if exponent == 0.0:
+        return known(np.ones(x.shape))
+    if exponent == 1.0:
+        return x
+    if exponent == 0.5:
+        return low.function("sqrt", x)
+    if exponent < 0:
+        positive = power(low, x, -exponent)
+        return low.reciprocal(low.promote(positive))
+    if exponent.is_integer() and exponent <= MAX_EXPONENT:
+        return low.function("pow", x, exponent)
+    if not math.isfinite(exponent) or exponent > MAX_EXPONENT:
+        raise Refused(f"Pow with exponent {exponent}")
+    return low.function("exp", low.times(low.function("log", x), exponent))
+
+
+def lower_sqrt(low: Lowering, call: Call) -> Value:
+    x = call.value(0)
+    return exact.root(as_float(x)) if isinstance(x, Known) else low.function("sqrt", x)
+
+
+def lower_reciprocal(low: Lowering, call: Call) -> Value:
+    x = call.value(0)
+    return exact.divide(known(1.0), as_float(x)) if isinstance(x, Known) else low.reciprocal(x)
+
+
+def extreme(low: Lowering, a: Value, b: Value, sign: float) -> Value:
+    """max(a, b) for sign 1, min(a, b) = -max(-a, -b) for sign -1."""
+    if isinstance(a, Known) and isinstance(b, Known):
+        return _extreme_known(a, b, sign)
+    if isinstance(a, Known):
+        a, b = b, a
+    view = low.promote(a)
+    if isinstance(b, View):
+        if sign > 0:
+            return low.maximum(view, b)
+        return low.sum((1.0, -1.0), view, low.relu(low.sum((1.0, -1.0), view, b)))
+    bound = as_float(b)
+    if sign > 0:  # c + relu(x - c)
+        return low.add_constant(low.relu(low.add_constant(view, exact.negate(bound))), bound)
+    return low.subtract_from(bound, low.relu(low.subtract_from(bound, view)))  # c - relu(c - x)
+
+
+def _extreme_known(a: Known, b: Known, sign: float) -> Known:
+    value = np.maximum(a.value, b.value) if sign > 0 else np.minimum(a.value, b.value)
+    if a.error is None and b.error is None:
+        return Known(value, None, a.wide or b.wide)
+    errors = [np.zeros(k.shape) if k.error is None else k.error for k in (a, b)]
+    return Known(value, np.maximum(*errors), a.wide or b.wide)
+
+
+def _lower_extreme(sign: float) -> Callable[[Lowering, Call], Value]:
+    def lower(low: Lowering, call: Call) -> Value:
+        best = call.value(0)
+        for i in range(1, len(call.inputs)):
+            low.common_shape(best, call.value(i))
+            best = extreme(low, best, call.value(i), sign)
+        return best
+
+    return lower
+
+
+_FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
+
+
+def lower_cast(low: Lowering, call: Call) -> Value:
+    """Constants are converted; variables keep their exact value between floating types."""
+    x, target = call.value(0), call.integer("to", 0)
+    if isinstance(x, View):
+        if target not in _FLOATS[:2]:
+            raise Refused("a Cast of a variable to a type that rounds")
+        return x
+    if target == onnx.TensorProto.BOOL:
+        return Known(x.value != 0)
+    if target in _FLOATS:
+        return _cast_float(x, target)
+    if target in (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.UINT8):
+        return Known(_settled(x, np.trunc(x.value)).astype(np.int64))
+    raise Refused(f"a Cast to type {target}")
+
+
+def _cast_float(x: Known, target: int) -> Known:
+    if x.error is not None or target == onnx.TensorProto.DOUBLE:
+        return Known(np.asarray(x.value, np.float64), x.error, target == onnx.TensorProto.DOUBLE)
+    if x.wide or not x.is_float or target == onnx.TensorProto.FLOAT16:
+        narrow = np.float16 if target == onnx.TensorProto.FLOAT16 else np.float32
+        return Known(x.value.astype(narrow).astype(np.float64))
+    return x
+
+
+def _settled(x: Known, rounded: Any) -> Any:
+    """A rounding that the error of a folded constant cannot change."""
+    if x.error is not None and bool((np.abs(x.value - np.rint(x.value)) <= x.error).any()):
+        raise Refused("a rounding that hinges on the last bits of a folded constant")
+    return rounded
+
+
+HANDLERS = {
+    "Add": lower_add,
+    "Sub": lower_sub,
+    "Mul": lower_mul,
+    "Div": lower_div,
+    "Neg": lower_neg,
+    "Sum": lower_sum,
+    "Mean": lower_mean,
+    "Pow": lower_pow,
+    "Sqrt": lower_sqrt,
+    "Reciprocal": lower_reciprocal,
+    "Max": _lower_extreme(1.0),
+    "Min": _lower_extreme(-1.0),
+    "Cast": lower_cast,
+}

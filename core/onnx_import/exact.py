@@ -1,0 +1,118 @@
+"""Arithmetic on folded constants that never loses a rounding: the error of each result is bounded.
+
+Sums and products use error-free transformations (Knuth's TwoSum, Dekker's TwoProduct), so results that are
+exact in float64 stay exact, and inexact ones carry their exact rounding error.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import numpy as np
+
+from verifolio.graph.ops import Array
+from verifolio.onnx_import.values import Known, Malformed
+
+UNIT = 2.0**-53
+SPLIT = 2.0**27 + 1
+UP = 1 + 2.0**-48  # covers the roundings made while adding up a few nonnegative error terms
+SMALL = 2.0**-960  # below this Dekker's product may underflow
+TINY = 1e-300
+
+
+def _finish(value: Array, error: Array, *operands: Known) -> Known:
+    wide = any(k.wide for k in operands)
+    if not error.any():
+        return Known(value, None, wide)
+    return Known(value, error * UP, wide)
+
+
+def _error(a: Known) -> Array | float:
+    return 0.0 if a.error is None else a.error
+
+
+def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
+    total = a + b
+    part = total - a
+    return total, (a - (total - part)) + (b - part)
+
+
+def _halves(a: Array) -> tuple[Array, Array]:
+    big = SPLIT * a
+    high = big - (big - a)
+    return high, a - high
+
+
+def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
+    product = a * b
+    (ah, al), (bh, bl) = _halves(a), _halves(b)
+    rest = ((ah * bh - product) + ah * bl + al * bh) + al * bl
+    tiny = (np.abs(product) < SMALL) & (a != 0) & (b != 0)
+    return product, np.where(tiny, TINY, rest)
+
+
+def add(a: Known, b: Known) -> Known:
+    if not a.is_float:
+        return Known(a.value + b.value)
+    value, rest = _two_sum(a.value, b.value)
+    return _finish(value, np.abs(rest) + _error(a) + _error(b), a, b)
+
+
+def negate(a: Known) -> Known:
+    return Known(-a.value, a.error, a.wide)
+
+
+def subtract(a: Known, b: Known) -> Known:
+    return add(a, negate(b))
+
+
+def multiply(a: Known, b: Known) -> Known:
+    if not a.is_float:
+        return Known(a.value * b.value)
+    value, rest = _two_product(a.value, b.value)
+    ea, eb = _error(a), _error(b)
+    error = np.abs(rest) + np.abs(a.value) * eb + np.abs(b.value) * ea + ea * eb
+    return _finish(value, error, a, b)
+
+
+def divide(a: Known, b: Known) -> Known:
+    """Quotients round to nearest; an exact one is recognised by multiplying back. Integers truncate."""
+    if bool((np.abs(b.value) <= _error(b)).any()):
+        raise Malformed("a divisor other than zero", "zero")
+    if not a.is_float:
+        quotient = np.abs(a.value) // np.abs(b.value)
+        return Known(np.where((a.value < 0) != (b.value < 0), -quotient, quotient))
+    value = a.value / b.value
+    back, rest = _two_product(value, b.value)
+    rounding = np.where((back == a.value) & (rest == 0), 0.0, np.abs(value) * UNIT + TINY)
+    spread = (_error(a) + np.abs(value) * _error(b)) / (np.abs(b.value) - _error(b))
+    return _finish(value, rounding + spread, a, b)
+
+
+def root(a: Known) -> Known:
+    """Square root; |sqrt(v + d) - sqrt(v)| <= |d| / sqrt(v)."""
+    if bool((a.value - _error(a) < 0).any()):
+        raise Malformed("a square root of numbers >= 0", f"{float(a.value.min())}")
+    value = np.sqrt(a.value)
+    back, rest = _two_product(value, value)
+    rounding = np.where((back == a.value) & (rest == 0), 0.0, value * UNIT + TINY)
+    spread = 0.0 if a.error is None else a.error / np.maximum(value, TINY)
+    return _finish(value, rounding + spread, a)
+
+
+def matmul(a: Known, b: Known, charge: Callable[[int], None]) -> Known:
+    """A product of constant matrices, with Higham's bound on the error of its sums."""
+    terms = a.shape[-1]
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    charge(math.prod(lead) * a.shape[-2] * b.shape[-1])
+    value = np.matmul(a.value, b.value)
+    if not a.is_float:
+        return Known(value)
+    size_a, size_b = np.abs(a.value), np.abs(b.value)
+    error = np.matmul(size_a, size_b) * (1.01 * (terms + 2) * UNIT) + TINY
+    if a.error is not None:
+        error = error + np.matmul(a.error, size_b)
+    if b.error is not None:
+        error = error + np.matmul(size_a + _error(a), b.error)
+    return _finish(value, error * (1 + (terms + 2) * 4 * UNIT), a, b)

@@ -1,0 +1,146 @@
+"""The import itself: every live node in order, each turned into values; all refusals reported at once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from verifolio.errors import InputError, UnsupportedNetwork
+from verifolio.graph.graph import Graph
+from verifolio.network import Network, TensorSignature
+from verifolio.onnx_import.call import Call, decode_attributes
+from verifolio.onnx_import.lowering import Lowering
+from verifolio.onnx_import.reader import EXPORT_AGAIN, Source, decode_tensor, read_source
+from verifolio.onnx_import.simplify import simplify
+from verifolio.onnx_import.table import HANDLERS
+from verifolio.onnx_import.values import Malformed, Refused, Value, View
+
+SEE_TABLE = "docs/operators.md lists what can be imported; rewrite the network without these"
+
+
+@dataclass(frozen=True, eq=False)
+class Lowered:
+    """A graph and the signature of the file it came from."""
+
+    graph: Graph
+    inputs: tuple[TensorSignature, ...]
+    outputs: tuple[TensorSignature, ...]
+
+
+@lru_cache(maxsize=16)
+def lower_network(network: Network) -> Lowered:
+    """Read and lower a file; nothing is run, and memory stays bounded whatever the file says."""
+    source = read_source(network.path)
+    state = _Import(source)
+    for node in source.nodes:
+        state.lower(node)
+    state.report()
+    return state.result()
+
+
+class _Import:
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self.low = Lowering(sum(t.size for t in source.inputs))
+        self.values: dict[str, Value] = {}
+        self.unavailable: set[str] = set()
+        self.refusals: list[str] = []
+        self.uses = Counter(name for node in source.nodes for name in node.input)
+        self.uses.update(source.outputs)
+        start = 0
+        for tensor in source.inputs:
+            index = np.arange(start, start + tensor.size, dtype=np.int64).reshape(tensor.shape)
+            self.values[tensor.name] = View(0, index)
+            start += tensor.size
+
+    def lower(self, node: Any) -> None:
+        """One node; a refusal is noted and its outputs become unavailable, so that later ones are found."""
+        label = _label(node)
+        handler = HANDLERS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+        if handler is None:
+            self._refuse(node, label)
+            return
+        if self.unavailable.intersection(node.input):
+            self.unavailable.update(node.output)
+            return
+        try:
+            call = Call(
+                node.op_type,
+                [self._value(name) for name in node.input],
+                decode_attributes(node),
+                len(node.output),
+                self.source.opset,
+            )
+            made = handler(self.low, call)
+            self._store(node, list(made) if isinstance(made, Sequence) else [made])
+        except Refused as reason:
+            self._refuse(node, f"{label}: {reason}")
+        except Malformed as error:
+            where = f"{self.source.where}: {label}"
+            raise InputError(where, error.expected, error.got, EXPORT_AGAIN) from error
+        except Exception as error:
+            # a hostile file can make any numpy call fail; the user needs the node, not a traceback
+            where = f"{self.source.where}: {label}"
+            got = f"{type(error).__name__}: {error}"
+            raise InputError(where, "a well-formed node", got, EXPORT_AGAIN) from error
+
+    def _refuse(self, node: Any, text: str) -> None:
+        self.refusals.append(text)
+        self.unavailable.update(node.output)
+
+    def _value(self, name: str) -> Value | None:
+        if not name:
+            return None
+        self.uses[name] -= 1
+        if name not in self.values:
+            if name not in self.source.tensors:
+                raise Malformed("inputs that an earlier node computes", f"{name!r}")
+            self.values[name] = decode_tensor(self.source.tensors[name])
+        value = self.values[name]
+        if self.uses[name] <= 0:
+            del self.values[name]
+        return value
+
+    def _store(self, node: Any, made: list[Value]) -> None:
+        if len(made) < sum(1 for name in node.output if name):
+            raise Refused(f"{len(node.output)} outputs")
+        for name, value in zip(node.output, made, strict=False):
+            self.low.charge(value.shape)
+            if name:
+                self.values[name] = value
+
+    def report(self) -> None:
+        if self.refusals:
+            raise UnsupportedNetwork(
+                self.source.where, "supported operators", ", ".join(self.refusals), SEE_TABLE
+            )
+
+    def result(self) -> Lowered:
+        where = self.source.where
+        outputs = []
+        for name in self.source.outputs:
+            value = self.values.get(name)
+            if value is None and name in self.source.tensors:
+                value = decode_tensor(self.source.tensors[name])
+            if value is None:
+                raise InputError(where, f"a node that computes output {name!r}", "none", EXPORT_AGAIN)
+            outputs.append(value)
+        try:
+            graph = simplify(self.low.build(outputs))
+        except Malformed as error:
+            raise InputError(where, error.expected, error.got, EXPORT_AGAIN) from error
+        signature = tuple(
+            TensorSignature(n, v.shape) for n, v in zip(self.source.outputs, outputs, strict=True)
+        )
+        return Lowered(graph, self.source.inputs, signature)
+
+
+def _label(node: Any) -> str:
+    name = node.name or (node.output[0] if node.output else "")
+    domain = "" if node.domain in ("", "ai.onnx") else f"{node.domain}."
+    return f"{domain}{node.op_type} (node {name!r})"

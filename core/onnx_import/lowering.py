@@ -1,0 +1,305 @@
+"""The state of one import: the graph under construction, its limits, and the steps every operator shares."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import sparse
+
+from verifolio.graph.graph import Graph, GraphBuilder
+from verifolio.graph.ops import (
+    Concat,
+    Constant,
+    Dense,
+    Elementwise,
+    Index,
+    Op,
+    Product,
+    Relu,
+    Scale,
+    Select,
+    Sparse,
+    Sum,
+)
+from verifolio.onnx_import import exact
+from verifolio.onnx_import.values import Known, Malformed, Shape, Value, View, known
+
+MAX_TENSOR = 2**25
+MAX_TOTAL = 2**28
+_WEIGHTS = ("value", "weight", "bias", "error", "weight_error", "bias_error")
+
+
+class Lowering:
+    """Emits graph nodes. Every tensor and matrix is charged to a budget before it is made."""
+
+    def __init__(self, input_size: int) -> None:
+        self.builder = GraphBuilder(input_size)
+        self.spent = 0
+        self._selected: dict[tuple[int, bytes], int] = {}
+        self._applied: dict[tuple[int, str, float], int] = {}
+
+    def charge(self, shape: Shape | int) -> None:
+        """Count a tensor about to be made; refuse bombs before they are allocated."""
+        size = shape if isinstance(shape, int) else math.prod(shape)
+        self.spent += size
+        if size > MAX_TENSOR:
+            raise Malformed(f"tensors of at most {MAX_TENSOR} numbers", f"{size}")
+        if self.spent > MAX_TOTAL:
+            raise Malformed(f"a network of at most {MAX_TOTAL} numbers in all tensors together", "more")
+
+    def size(self, node: int) -> int:
+        return self.builder.nodes[node].op.size
+
+    def op(self, node: int) -> Op:
+        return self.builder.nodes[node].op
+
+    def emit(self, op: Op, *parents: int) -> int:
+        """Append a node whose numbers are all finite."""
+        self.charge(op.size)
+        for field in _WEIGHTS:
+            numbers = getattr(op, field, None)
+            if numbers is not None and not _finite(numbers):
+                raise Malformed("finite weights", f"NaN or infinity in the {field} of {type(op).__name__}")
+        return self.builder.add(op, *parents)
+
+    def finish(self, outputs: Sequence[Value]) -> int:
+        parts = [self.flat(self.promote(v)) for v in outputs]
+        if len(parts) == 1:
+            return parts[0]
+        return self.emit(Concat(sum(self.size(p) for p in parts)), *parts)
+
+    # views -----------------------------------------------------------------------------------------------
+
+    def fresh(self, node: int, shape: Shape) -> View:
+        """A whole node as a tensor."""
+        return View(node, np.arange(self.size(node), dtype=np.int64).reshape(shape))
+
+    def promote(self, value: Value) -> View:
+        """Constants as a graph node, where they meet an operator that is not folded."""
+        if isinstance(value, View):
+            return value
+        flat = value.reshaped((-1,))
+        node = self.emit(Constant(flat.value.size, np.asarray(flat.value, np.float64), flat.error))
+        return self.fresh(node, value.shape)
+
+    def flat(self, view: View) -> int:
+        """The node whose value is the view, entry by entry; repeated requests share one node."""
+        index = np.ascontiguousarray(view.index.ravel())
+        key = (view.node, index.tobytes())
+        if key not in self._selected:
+            self._selected[key] = self.emit(Select(index.size, index), view.node)
+        return self._selected[key]
+
+    def is_permutation(self, view: View) -> bool:
+        """Whether the view shows every entry of its node exactly once."""
+        size = self.size(view.node)
+        return view.size == size and bool(self._used(view).all())
+
+    def _used(self, view: View) -> NDArray[np.bool_]:
+        used = np.zeros(self.size(view.node) + 1, bool)
+        used[view.index.ravel()] = True  # holes (-1) mark the spare last entry
+        return used[:-1]
+
+    def is_injective(self, view: View) -> bool:
+        """Whether no entry of the node is shown twice."""
+        return int(self._used(view).sum()) == int((view.index >= 0).sum())
+
+    def aligned(self, views: Sequence[View]) -> tuple[list[int], Index]:
+        """Nodes of equal layout for views of equal shape, and the index that shows the result's shape.
+
+        The first view that merely permutes its node gives the layout, so that permutations stay implicit.
+        """
+        lead = next((v for v in views if self.is_permutation(v)), None)
+        if lead is None:
+            size, shape = views[0].size, views[0].shape
+            return [self.flat(v) for v in views], np.arange(size, dtype=np.int64).reshape(shape)
+        nodes = []
+        for view in views:
+            index = np.empty(view.size, np.int64)
+            index[lead.index.ravel()] = view.index.ravel()
+            nodes.append(self.flat(View(view.node, index)))
+        return nodes, lead.index
+
+    def common_shape(self, *values: Value) -> Shape:
+        """The broadcast shape, checked and charged before anything is made."""
+        try:
+            shape = np.broadcast_shapes(*(v.shape for v in values))
+        except ValueError:
+            raise Malformed("shapes that broadcast", " and ".join(str(v.shape) for v in values)) from None
+        self.charge(shape)
+        return shape
+
+    def broadcast(self, *views: View) -> list[View]:
+        shape = self.common_shape(*views)
+        return [View(v.node, np.broadcast_to(v.index, shape)) for v in views]
+
+    # operators -------------------------------------------------------------------------------------------
+
+    def pointwise(self, view: View, make: Callable[[int], Op], keeps_zero: bool = False) -> View:
+        """Apply a scalar function once to each distinct entry that the view shows."""
+        if not keeps_zero and bool((view.index < 0).any()):
+            view = self.fresh(self.flat(view), view.shape)
+        used = self._used(view)
+        if used.all():
+            return View(self._once(make(used.size), view.node), view.index)
+        picks = np.flatnonzero(used)
+        place = np.full(used.size + 1, -1, np.int64)
+        place[picks] = np.arange(picks.size)
+        chosen = self.flat(View(view.node, picks))
+        return View(self._once(make(picks.size), chosen), place[view.index])
+
+    def _once(self, op: Op, parent: int) -> int:
+        """The same scalar function of the same node is one node."""
+        key = (parent, getattr(op, "function", "relu"), getattr(op, "parameter", 0.0))
+        if key not in self._applied:
+            self._applied[key] = self.emit(op, parent)
+        return self._applied[key]
+
+    def relu(self, view: View) -> View:
+        return self.pointwise(view, Relu, keeps_zero=True)
+
+    def function(self, name: str, view: View, parameter: float = 0.0) -> View:
+        return self.pointwise(view, lambda size: Elementwise(size, name, parameter))
+
+    def scale(self, view: View, weight: Known | None = None, bias: Known | None = None) -> View:
+        """weight * view + bias with constants, broadcast together; without either, the view itself."""
+        parts = [p for p in (weight, bias) if p is not None]
+        shape = self.common_shape(view, *parts)
+        view = View(view.node, np.broadcast_to(view.index, shape))
+        if (weight is None or _all_equal(weight, 1.0)) and (bias is None or _all_equal(bias, 0.0)):
+            return view
+        if not self.is_permutation(view):
+            view = self.fresh(self.flat(view), shape)
+        order = view.index.ravel()
+
+        def placed(numbers: NDArray[Any]) -> NDArray[np.float64]:
+            out = np.empty(order.size)
+            out[order] = np.broadcast_to(numbers, shape).ravel()
+            return out
+
+        one, zero = known(1.0), known(0.0)
+        w, b = weight or one, bias or zero
+        op = Scale(
+            order.size,
+            bias=placed(b.value),
+            weight=placed(w.value),
+            weight_error=None if w.error is None else placed(w.error),
+            bias_error=None if b.error is None else placed(b.error),
+        )
+        return View(self.emit(op, view.node), view.index)
+
+    def sum(self, coefficients: tuple[float, ...], *views: View) -> View:
+        """An integer combination of views of broadcastable shapes."""
+        views_ = self.broadcast(*views)
+        lead = views_[0]
+        if any(v.node != lead.node for v in views_) or len(views_) == 1:
+            nodes, index = self.aligned(views_)
+            return View(self.emit(Sum(index.size, coefficients), *nodes), index)
+        rows = np.broadcast_to(np.arange(lead.size).reshape(lead.shape), lead.shape)
+        index = np.stack([v.index for v in views_])
+        weight = np.stack([np.full(lead.shape, c) for c in coefficients])
+        stacked = View(lead.node, index)
+        return self.gather_sum(stacked, np.stack([rows] * len(views_)), known(weight), lead.shape)
+
+    def gather_sum(self, view: View, rows: NDArray[Any], weight: Known, shape: Shape) -> View:
+        """y[rows[i]] += weight[i] * view[i] for all i: one sparse matrix. Repeated pairs add exactly or not
+        at all: they are only merged where the weights are small integers."""
+        size = math.prod(shape)
+        self.charge(view.size)
+        if weight.error is not None or not bool((np.abs(weight.value) <= 2).all()) or not _integers(weight):
+            view = view if self.is_injective(view) else self.fresh(self.flat(view), view.shape)
+        index = view.index.ravel()
+        keep = index >= 0
+        where = (rows.ravel()[keep], index[keep])
+        matrix_shape = (size, self.size(view.node))
+
+        def matrix(numbers: NDArray[Any]) -> sparse.csr_array:
+            data = np.broadcast_to(numbers, view.shape).ravel()[keep]
+            return sparse.csr_array(sparse.coo_array((data, where), shape=matrix_shape))
+
+        error = None if weight.error is None else matrix(weight.error)
+        op = Sparse(size, bias=np.zeros(size), weight=matrix(weight.value), weight_error=error)
+        return self.fresh(self.emit(op, view.node), shape)
+
+    def product(self, a: View, b: View) -> View:
+        a, b = self.broadcast(a, b)
+        if a.node == b.node and np.array_equal(a.index, b.index):
+            return self.function("pow", a, 2.0)
+        nodes, index = self.aligned((a, b))
+        return View(self.emit(Product(index.size), *nodes), index)
+
+    def maximum(self, a: View, b: View) -> View:
+        """max(a, b) = a + relu(b - a)."""
+        return self.sum((1.0, 1.0), a, self.relu(self.sum((1.0, -1.0), b, a)))
+
+    def dense(self, view: View, weight: Known, bias: Known | None = None) -> View:
+        """weight @ view + bias for a flat view; a view that loses little is folded into the columns."""
+        outputs = weight.shape[0]
+        numbers, error, node = weight.value, weight.error, view.node
+        index, size = view.index.ravel(), self.size(view.node)
+        if not (self.is_injective(view) and 2 * index.size >= size):
+            node = self.flat(view)
+        elif not (index.size == size and np.array_equal(index, np.arange(size))):
+            keep = index >= 0
+            self.charge(outputs * size)
+            numbers = _columns(numbers, index, keep, size)
+            error = None if error is None else _columns(error, index, keep, size)
+        offset = known(np.zeros(outputs)) if bias is None else bias.broadcast((outputs,))
+        op = Dense(
+            outputs,
+            bias=np.ascontiguousarray(offset.value),
+            weight=np.ascontiguousarray(numbers),
+            weight_error=None if error is None else np.ascontiguousarray(error),
+            bias_error=None if offset.error is None else np.ascontiguousarray(offset.error),
+        )
+        return self.fresh(self.emit(op, node), (outputs,))
+
+    def add_constant(self, view: View, bias: Known) -> View:
+        return self.scale(view, None, bias)
+
+    def times(self, view: View, factor: float) -> View:
+        """A float64 factor that is meant exactly."""
+        return self.scale(view, known(factor))
+
+    def subtract_from(self, number: Known, view: View) -> View:
+        """number - view."""
+        return self.scale(view, known(-1.0), number)
+
+    def reciprocal(self, view: View) -> View:
+        return self.function("reciprocal", view)
+
+    def build(self, outputs: Sequence[Value]) -> Graph:
+        return self.builder.finish(self.finish(outputs))
+
+
+def _columns(numbers: NDArray[Any], index: Index, keep: NDArray[np.bool_], size: int) -> NDArray[Any]:
+    out = np.zeros((numbers.shape[0], size))
+    out[:, index[keep]] = numbers[:, keep]
+    return out
+
+
+def _all_equal(k: Known, number: float) -> bool:
+    return k.error is None and bool((k.value == number).all())
+
+
+def _integers(k: Known) -> bool:
+    return bool((k.value == np.rint(k.value)).all())
+
+
+def _finite(numbers: Any) -> bool:
+    data = numbers.data if isinstance(numbers, sparse.csr_array) else numbers
+    return bool(np.isfinite(data).all())
+
+
+def as_float(value: Known) -> Known:
+    """Constants that enter the graph are float64."""
+    return Known(np.asarray(value.value, np.float64), value.error, value.wide)
+
+
+def exact_inverse(count: int) -> Known:
+    """1 / count with its rounding error."""
+    return exact.divide(known(1.0), known(float(count)))

@@ -1,0 +1,132 @@
+"""From the bytes of an ONNX file to its live nodes, stored tensors and signature; everything is checked."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import numpy_helper
+
+from verifolio.errors import InputError
+from verifolio.network import TensorSignature, read_model
+from verifolio.onnx_import.values import Known, Malformed, Shape
+
+EXPORT_AGAIN = "export the network again, or inspect it with onnx.checker.check_model"
+MAX_INPUT = 2**24
+
+
+@dataclass(frozen=True, eq=False)
+class Source:
+    """The parts of a model that matter: live nodes in order, stored tensors, inputs and output names."""
+
+    where: str
+    nodes: tuple[Any, ...]
+    tensors: Mapping[str, Any]
+    inputs: tuple[TensorSignature, ...]
+    outputs: tuple[str, ...]
+    opset: int
+
+
+def read_source(path: Path) -> Source:
+    """Parse a file and keep the nodes on which the outputs depend."""
+    where = str(path)
+    model = _parse(path, where)
+    graph = model.graph
+    if len(graph.sparse_initializer):
+        raise InputError(where, "dense initializers", "a sparse initializer", "export dense weights")
+    tensors = {t.name: t for t in graph.initializer}
+    inputs = tuple(_signature(where, i) for i in graph.input if i.name not in tensors)
+    outputs = tuple(o.name for o in graph.output)
+    if not inputs or not outputs:
+        raise InputError(where, "at least one input and one output", "none", EXPORT_AGAIN)
+    return Source(where, _live(graph.node, outputs), tensors, inputs, outputs, _opset(where, model))
+
+
+def _parse(path: Path, where: str) -> Any:
+    try:
+        data = read_model(path)
+    except OSError as error:
+        raise InputError(where, "a readable file", str(error), "check the path and permissions") from None
+    try:
+        model = onnx.load_model_from_string(data)
+    except (DecodeError, ValueError, RecursionError) as error:
+        raise InputError(where, "an ONNX model", f"{type(error).__name__}: {error}", EXPORT_AGAIN) from None
+    if not model.graph.node and not model.graph.output:
+        raise InputError(where, "an ONNX model", "an empty one", EXPORT_AGAIN)
+    return model
+
+
+def _opset(where: str, model: Any) -> int:
+    versions = [e.version for e in model.opset_import if e.domain in ("", "ai.onnx")]
+    if not versions or not 1 <= max(versions) <= 1000:
+        raise InputError(where, "an ONNX operator set version", "none", EXPORT_AGAIN)
+    return int(max(versions))
+
+
+def _signature(where: str, info: Any) -> TensorSignature:
+    kind = info.type.tensor_type
+    if info.type.WhichOneof("value") != "tensor_type" or kind.elem_type != onnx.TensorProto.FLOAT:
+        raise InputError(
+            where,
+            f"input {info.name!r} of type float",
+            onnx.TensorProto.DataType.Name(kind.elem_type)
+            if kind.elem_type in onnx.TensorProto.DataType.values()
+            else "another type",
+            "export the network with float32 inputs",
+        )
+    if not kind.HasField("shape"):
+        raise InputError(where, f"a shape for input {info.name!r}", "none", "export with fixed shapes")
+    # a symbolic dimension (a name, nothing, or a number below 1) counts as 1
+    shape = tuple(max(1, int(d.dim_value)) for d in kind.shape.dim)
+    if math.prod(shape) > MAX_INPUT:
+        raise InputError(
+            where, f"input {info.name!r} of at most {MAX_INPUT} numbers", f"{shape}", EXPORT_AGAIN
+        )
+    return TensorSignature(info.name, shape)
+
+
+def _live(nodes: Any, outputs: tuple[str, ...]) -> tuple[Any, ...]:
+    needed, live = set(outputs), []
+    for node in reversed(nodes):
+        if needed.intersection(node.output):
+            live.append(node)
+            needed.update(node.input)
+    return tuple(reversed(live))
+
+
+def decode_tensor(tensor: Any) -> Known:
+    """The numbers of a stored tensor: floats as float64 (exactly), integers as int64, or bool."""
+    name = tensor.name or "constant"
+    if tensor.data_location == onnx.TensorProto.EXTERNAL or len(tensor.external_data):
+        raise Malformed(f"tensor {name!r} inside the file", "a reference to an external data file")
+    if tensor.data_type == onnx.TensorProto.STRING or len(tensor.string_data):
+        raise Malformed(f"tensor {name!r} of numbers", "strings")
+    if any(d < 0 for d in tensor.dims):
+        raise Malformed(f"tensor {name!r} with dimensions >= 0", f"{list(tensor.dims)}")
+    try:
+        array = np.asarray(numpy_helper.to_array(tensor))
+    except Exception as error:
+        raise Malformed(f"tensor {name!r} that fits its dimensions", f"{error}") from error
+    return from_numpy(array, wide=tensor.data_type == onnx.TensorProto.DOUBLE)
+
+
+def from_numpy(array: Any, wide: bool = False) -> Known:
+    """A numpy array as a constant."""
+    if array.dtype.kind == "b":
+        return Known(array)
+    if array.dtype.kind in "iu":
+        return Known(array.astype(np.int64))
+    return Known(array.astype(np.float64), None, wide)
+
+
+def shape_of(array: Known) -> Shape:
+    """Read a tensor that holds a shape, axes, or other small integers."""
+    if array.value.dtype.kind != "i" or array.value.ndim > 1:
+        raise Malformed("a list of integers", f"{array.value.dtype} of shape {array.shape}")
+    return tuple(int(i) for i in array.value.ravel())

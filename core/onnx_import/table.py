@@ -1,0 +1,34 @@
+"""Which function lowers which ONNX operator, and why the best-known others are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from verifolio.onnx_import import (
+    activations,
+    arithmetic,
+    linear,
+    logic,
+    normal,
+    plumbing,
+    pooling,
+    reductions,
+    resize,
+)
+from verifolio.onnx_import.call import Call
+from verifolio.onnx_import.lowering import Lowering
+from verifolio.onnx_import.values import Value
+
+Handler = Callable[[Lowering, Call], Value | Sequence[Value]]
+
+HANDLERS: Mapping[str, Handler] = {
+    **plumbing.HANDLERS,
+    **linear.HANDLERS,
+    **arithmetic.HANDLERS,
+    **activations.HANDLERS,
+    **logic.HANDLERS,
+    **reductions.HANDLERS,
+    **pooling.HANDLERS,
+    **normal.HANDLERS,
+    **resize.HANDLERS,
+}
