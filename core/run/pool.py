@@ -56,8 +56,9 @@ class Pool:
 
     Nothing starts before the first job. Then a template process imports `preload` (what is installed of it)
     and for each worker forks a supervisor, which is the child subreaper of all that its worker starts, and
-    which forks the worker: driver - template - supervisor - worker - whatever the job starts. The driver itself
-    is left alone: it adopts no orphans and gets no signal handlers.
+    which forks the worker: driver - template - supervisor - worker - whatever the job starts. The driver
+    itself is left alone: it adopts no orphans and gets no signal handlers. Modules that jobs need and that
+    are slow to import belong into `preload`, as long as importing them starts no computation.
 
     A worker is used again unless its job died, was killed, or left a child, a thread or a closed output.
     `on_message` is called from threads of the pool, one job's messages in order; it should be quick. A pool

@@ -26,6 +26,7 @@ from verifolio.run.wire import (
 
 # A supervisor that is told to leave has this long.
 PATIENCE = 10.0
+ORPHANED = "the supervisor of the worker died"
 
 
 class Slot:
@@ -99,7 +100,7 @@ class Slot:
             return Result(End.ERROR, detail=str(error))
         except (EOFError, OSError):
             self.disconnect()
-            return Result(End.CRASH, detail="the supervisor of the worker died")
+            return Result(End.CRASH, detail=ORPHANED)
         finally:
             with self._lock:
                 self._current = None
@@ -141,13 +142,21 @@ class Slot:
                 elif inbox.closed:
                     self._tell(Lost(number))
             elif control in ready:
-                report = cast(Report, control.recv())
+                report = self._receive_report(number, control)
                 break
         while not inbox.closed and inbox.final is None and channel.poll():
             inbox.take()
         if not report.alive:
             self.affinities.clear()
+        if report.detail == ORPHANED:
+            self.disconnect()
         return inbox.result(report)
+
+    def _receive_report(self, number: int, control: Connection) -> Report:
+        try:
+            return cast(Report, control.recv())
+        except (EOFError, OSError):
+            return Report(number, End.CRASH, ORPHANED, 0.0, 0, "", alive=False)
 
     def _tell(self, order: object) -> None:
         with self._lock:

@@ -10,7 +10,6 @@ import selectors
 import shutil
 import signal
 import socket
-import tempfile
 import time
 import traceback
 from dataclasses import dataclass
@@ -71,9 +70,9 @@ class Active:
 class Supervisor:
     """Serves one driver over `control`; runs at most one worker and one job at a time."""
 
-    def __init__(self, control: Connection, driver: int | None) -> None:
+    def __init__(self, control: Connection, driver: int | None, root: Path) -> None:
         self.control = control
-        self.root = Path(tempfile.mkdtemp(prefix="verifolio-"))
+        self.root = root
         self.page: memoryview[float] = memoryview(mmap.mmap(-1, PAGE_BYTES)).cast("d")
         self.worker: int | None = None
         self.active: Active | None = None
@@ -324,12 +323,13 @@ def _signal_name(number: int) -> str:
         return "unknown"
 
 
-def run(control: Connection, driver: int | None) -> NoReturn:
-    """Be a supervisor until the driver is gone. Never returns; see the worker for why not even to exit."""
+def run(control: Connection, driver: int | None, root: Path) -> NoReturn:
+    """Be a supervisor, with a folder of its own, until the driver is gone; it leaves as workers do."""
     code = 1
     try:
         tree.become_subreaper()
-        supervisor = Supervisor(control, driver)
+        root.mkdir()
+        supervisor = Supervisor(control, driver, root)
         control.send("hello")
         supervisor.serve()
         code = 0

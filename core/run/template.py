@@ -7,6 +7,7 @@ import gc
 import importlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -98,8 +99,14 @@ def main(path: list[str], line: int, driver: int, preload: list[str]) -> None:
     tree.become_subreaper()
     gc.collect()
     gc.freeze()  # otherwise collections in the forks touch, and so copy, every page
-    _serve(Connection(line), watch)
-    os._exit(0)
+    folder = Path(tempfile.mkdtemp(prefix="verifolio-"))
+    try:
+        _serve(Connection(line), watch, folder)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+        os._exit(0)
 
 
 def _watch_process(pid: int) -> int | None:
@@ -110,13 +117,14 @@ def _watch_process(pid: int) -> int | None:
         return None
 
 
-def _serve(line: Connection, watch: int | None) -> None:
+def _serve(line: Connection, watch: int | None, folder: Path) -> None:
     supervisors: set[int] = set()
     sources: list[Connection | int] = [line] if watch is None else [line, watch]
     while True:
         ready = wait(sources, 1.0)
-        if tree.reap().keys() & supervisors:
-            supervisors &= set(tree.children(os.getpid()))
+        for dead in tree.reap().keys() & supervisors:
+            supervisors.remove(dead)
+            shutil.rmtree(folder / str(dead), ignore_errors=True)
         # A supervisor that was itself killed leaves its orphans to us.
         tree.signal_all(set(tree.children(os.getpid())) - supervisors, signal.SIGKILL)
         if watch in ready:
@@ -126,17 +134,17 @@ def _serve(line: Connection, watch: int | None) -> None:
                 handle = reduction.recv_handle(line)
             except (EOFError, OSError, RuntimeError):
                 break
-            supervisors.add(_fork(line, handle, watch))
+            supervisors.add(_fork(line, handle, watch, folder))
     while supervisors & set(tree.children(os.getpid())):
         tree.reap()
         time.sleep(0.005)
     tree.kill_below()
 
 
-def _fork(line: Connection, handle: int, watch: int | None) -> int:
+def _fork(line: Connection, handle: int, watch: int | None, folder: Path) -> int:
     pid = os.fork()
     if pid == 0:
         line.close()
-        supervisor.run(Connection(handle), watch)
+        supervisor.run(Connection(handle), watch, folder / str(os.getpid()))
     os.close(handle)
     return pid

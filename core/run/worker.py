@@ -68,23 +68,23 @@ class Worker:
         code = 1
         with contextlib.suppress(EOFError, OSError):
             while True:
-                frame = self.channel.recv_bytes()
+                frames = [self.channel.recv_bytes()]
                 self.page[STARTED] = now = time.monotonic()
                 self.page[DEADLINE] = now + self.page[SECONDS]
                 try:
-                    self._answer(frame)
+                    self._answer(frames)
                 except SystemExit as leaving:
                     code = _exit_code(leaving)
                     break
         _flush()
         os._exit(code)
 
-    def _answer(self, frame: bytes) -> None:
-        """Run one job and send what came of it."""
+    def _answer(self, frames: list[bytes]) -> None:
+        """Run one job, whose frame is taken off the list to be freed early, and send what came of it."""
         self._enter()
         threads = threading.active_count()
         ended = threading.Event()
-        end, detail, body = self._run(frame, ended)
+        end, detail, body = self._run(frames, ended)
         ended.set()
         if os.getpid() != self.pid:
             os._exit(1)  # the job forked, and this is the child, which returned too
@@ -96,7 +96,7 @@ class Worker:
         tidy = self._leave() and threading.active_count() <= threads
         self._send(Final(end, detail, now - self.page[STARTED], tidy), body)
 
-    def _run(self, frame: bytes, ended: threading.Event) -> tuple[End, str, bytes]:
+    def _run(self, frames: list[bytes], ended: threading.Event) -> tuple[End, str, bytes]:
         """Call the function; everything but an exit becomes an end with a detail."""
 
         def deliver(message: object) -> None:
@@ -105,8 +105,7 @@ class Worker:
             self._send(Message(), pack(message, "message"))
 
         try:
-            cores, function, payload = cast(Task, unpack(frame, "job"))
-            del frame
+            cores, function, payload = cast(Task, unpack(frames.pop(), "job"))
             self._limit_threads(cores)
             link = Link(self.page[DEADLINE], lambda: bool(self.page[CANCEL]), deliver)
             return End.DONE, "", pack(function(payload, link), "return value")

@@ -258,6 +258,29 @@ def test_nothing_survives_the_driver(number: signal.Signals, tmp_path: Path) -> 
     assert list(temporary.iterdir()) == []
 
 
+def test_nothing_survives_a_driver_whose_fork_lives_on(tmp_path: Path) -> None:
+    script = DRIVER.replace(
+        "time.sleep(60)", "child = os.fork()\nif child: print(child, flush=True)\ntime.sleep(60)"
+    )
+    mark = tmp_path / "pid"
+    driver = subprocess.Popen([sys.executable, "-c", script, str(mark)], stdout=subprocess.PIPE, text=True)
+    assert driver.stdout is not None
+    fork = int(driver.stdout.readline())
+    limit = time.monotonic() + 20
+    while not (mark.exists() and mark.read_text()):
+        assert time.monotonic() < limit, "the driver did not start its jobs"
+        time.sleep(0.02)
+    below = [*processes_below(driver.pid), int(mark.read_text())]
+    below.remove(fork)
+    driver.kill()
+    driver.wait(5)
+    driver.stdout.close()
+    try:
+        assert all(gone(pid) for pid in below)
+    finally:
+        os.kill(fork, signal.SIGKILL)
+
+
 INTERRUPTED = """
 import os, signal, threading, time
 from verifolio.run import Job, Pool
