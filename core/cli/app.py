@@ -1,0 +1,49 @@
+"""The application: the built-in commands and those that plugins add."""
+
+from __future__ import annotations
+
+import typer
+
+EPILOG = "Exit codes: 0 decided or done, 2 bad input, 3 undecided, 4 soundness alarm, 1 bug, 130 interrupted."
+
+
+def build_app(arguments: list[str] | None = None) -> typer.Typer:
+    """All commands; plugins are only asked for theirs when the command is not one of ours."""
+    from verifolio.cli import doctor, network, plugins, verify, vnnlib
+
+    app = typer.Typer(
+        name="verifolio",
+        help="A portfolio of neural network verifiers: every verifier a plugin, every answer checked.",
+        epilog=EPILOG,
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_root)
+    app.command("verify")(verify.verify)
+    app.command("plugins")(plugins.plugins)
+    app.command("doctor")(doctor.doctor)
+    app.add_typer(vnnlib.app, name="vnnlib")
+    app.add_typer(network.app, name="network")
+    ours = {"verify", "plugins", "doctor", "vnnlib", "network"}
+    if not arguments or arguments[0] not in ours:
+        from verifolio.hooks import manager
+
+        manager().hook.register_commands(app=app)
+    return app
+
+
+def _version(value: bool) -> None:
+    if value:
+        from verifolio.versions import versions
+
+        typer.echo(versions()["verifolio"])
+        raise typer.Exit
+
+
+def _root(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Show the version."),
+) -> None:
+    """A portfolio of neural network verifiers."""

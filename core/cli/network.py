@@ -1,0 +1,85 @@
+"""`verifolio network show`: what is in a network, and who can work with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from verifolio.network import Network
+
+app = typer.Typer(help="Look at networks.", no_args_is_help=True)
+
+
+@app.callback()
+def _group() -> None:
+    """Look at networks."""
+
+
+@app.command("show")
+def show(
+    file: Annotated[str, typer.Argument(help="An ONNX file.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show a network's signature, layers, neurons and operators, and which verifiers refuse it and why."""
+    from verifolio.cli.output import say, say_json, table
+    from verifolio.network import Network
+
+    facts = describe(Network.load(file))
+    if as_json:
+        say_json(facts)
+        return
+    for name in ("path", "sha256", "inputs", "outputs", "neurons", "operators", "graph_sha256"):
+        say(f"{name}: {facts[name]}")
+    say()
+    table(("node", "operator", "size", "reads", "name"), [tuple(n.values()) for n in facts["nodes"]])
+    say()
+    table(("kind", "name", "verdict"), [tuple(w.values()) for w in facts["members"]])
+
+
+def describe(network: Network) -> dict[str, Any]:
+    """Everything `show` prints."""
+    graph = network.graph
+    kinds = Counter(getattr(n.op, "function", type(n.op).__name__) for n in graph.nodes)
+    return {
+        "path": str(network.path),
+        "sha256": network.sha256,
+        "inputs": "; ".join(f"{t.name} {list(t.shape)} {t.dtype}" for t in network.inputs),
+        "outputs": "; ".join(f"{t.name} {list(t.shape)} {t.dtype}" for t in network.outputs),
+        "neurons": graph.neurons,
+        "operators": ", ".join(f"{k} x{n}" for k, n in sorted(kinds.items())),
+        "graph_sha256": graph.sha256,
+        "nodes": [
+            {
+                "node": i,
+                "operator": getattr(n.op, "function", type(n.op).__name__),
+                "size": n.op.size,
+                "reads": ",".join(map(str, n.parents)),
+                "name": n.name,
+            }
+            for i, n in enumerate(graph.nodes)
+        ],
+        "members": opinions(network),
+    }
+
+
+def opinions(network: Network) -> list[dict[str, str]]:
+    """What every verifier and bounder says about a plain box query on this network."""
+    import numpy as np
+
+    from verifolio.problem import Domain, Problem
+    from verifolio.registry import installed
+    from verifolio.vnnlib import make_rows
+
+    graph = network.graph
+    box = Domain(np.zeros(graph.input_size), np.ones(graph.input_size))
+    problem = Problem(graph, box, (make_rows([({graph.input_size: 1.0}, 0.0)]),))
+    found = []
+    for registry in (installed().verifiers, installed().bounders):
+        for cls in registry:
+            reason = registry.unavailable(cls.name)
+            said = f"unavailable: {reason}" if reason else cls().refuses(problem)
+            found.append({"kind": registry.kind, "name": cls.name, "verdict": said or "accepts"})
+    return found

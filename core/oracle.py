@@ -1,0 +1,239 @@
+"""The oracle: the only way estimators reach backends. Caches, infers, runs in parallel, can be cancelled."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
+from concurrent.futures import wait as wait_futures
+from dataclasses import replace
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from verifolio.answer import Answer, Flag, Verdict
+from verifolio.conflict import raise_alarm
+from verifolio.evidence import Evidence
+from verifolio.executor import Executor
+from verifolio.hooks import executors, manager
+from verifolio.knowledge import Knowledge
+from verifolio.portfolio import Portfolio, choose
+from verifolio.query import Query
+from verifolio.solve import Settings, Walk
+
+if TYPE_CHECKING:
+    from verifolio.store import Store
+
+
+class Asking:
+    """A query that was submitted; `index` is whatever the asker wants to remember it by."""
+
+    def __init__(self, query: Query, index: int = 0) -> None:
+        self.query = query
+        self.index = index
+        self.submitted = time.monotonic()
+        self._future: Future[Answer] = Future()
+        self._walk: Walk | None = None
+        self._lock = threading.Lock()
+        self._cancelled = False
+
+    def done(self) -> bool:
+        return self._future.done()
+
+    def answer(self, timeout: float | None = None) -> Answer:
+        """The answer, waiting for it; raises what went wrong, or TimeoutError."""
+        return self._future.result(timeout)
+
+    def cancel(self) -> None:
+        """Stop working on it: the answer becomes CANCELLED unless there is one already."""
+        with self._lock:
+            self._cancelled = True
+            walk = self._walk
+        if walk is not None:
+            walk.cancel()
+
+    def _begin(self, walk: Walk) -> bool:
+        with self._lock:
+            self._walk = walk
+            return not self._cancelled
+
+    def _settle(self, decide: Callable[[], Answer]) -> None:
+        try:
+            self._future.set_result(decide())
+        except BaseException as error:  # handed to whoever asks for the answer
+            self._future.set_exception(error)
+
+
+class Oracle:
+    """Decides queries with one portfolio on one executor.
+
+    `timeout` is per query in seconds, `memory` in bytes per member, `cores` per member. With a `store`,
+    answers are looked up there first and written there at once. `infer` allows monotone inference. An
+    executor that is not given is made (and closed) here; `workers` says how many queries run at a time.
+    """
+
+    def __init__(
+        self,
+        portfolio: Portfolio | None = None,
+        executor: Executor | str | None = None,
+        store: Store | None = None,
+        *,
+        timeout: float = math.inf,
+        memory: int | None = None,
+        cores: int = 1,
+        seed: int = 0,
+        device: str = "cpu",
+        workers: int = 1,
+        infer: bool = True,
+        alarm: bool = True,
+    ) -> None:
+        self.portfolio = portfolio
+        self.store = store
+        self.settings = Settings(timeout, memory, cores, seed, device)
+        self.infer, self.alarm = infer, alarm
+        self.knowledge = Knowledge()
+        width = portfolio.width if portfolio is not None else choose().width
+        if isinstance(executor, Executor):
+            self.executor, self._owned = executor, False
+        else:
+            made = executors().get(executor or "process")
+            self.executor, self._owned = made(workers * width), True
+        self.concurrency = max(1, self.executor.workers // width)
+        self._threads = ThreadPoolExecutor(self.concurrency, "oracle")
+        self._cache: dict[str, tuple[Answer, float]] = {}
+        self._lock = threading.Lock()
+        self._open: set[Asking] = set()
+        self.counts: dict[str, int] = {}
+
+    def ask(self, query: Query, timeout: float | None = None) -> Answer:
+        """Decide one query."""
+        asking = self.submit(query, timeout)
+        try:
+            return asking.answer()
+        except BaseException:
+            asking.cancel()
+            raise
+
+    def ask_many(self, queries: Iterable[Query], timeout: float | None = None) -> Iterator[tuple[int, Answer]]:
+        """Decide many; gives (position, answer) as they finish. Leaving the loop early cancels the rest."""
+        total = len(queries) if isinstance(queries, Sequence) else 0
+        waiting, running, done = enumerate(queries), set[Asking](), 0
+        try:
+            while True:
+                while len(running) < 2 * self.concurrency:
+                    index, query = next(waiting, (-1, None))
+                    if query is None:
+                        break
+                    running.add(self.submit(query, timeout, index))
+                if not running:
+                    return
+                for asking in self.wait(list(running)):
+                    running.remove(asking)
+                    done += 1
+                    manager().hook.progress(done=done, total=total, message=asking.query.name)
+                    yield asking.index, asking.answer()
+        finally:
+            for asking in running:
+                asking.cancel()
+
+    def submit(self, query: Query, timeout: float | None = None, index: int = 0) -> Asking:
+        """Start to decide a query; an answer that is known already is there at once."""
+        asking = Asking(query, index)
+        settings = self.settings if timeout is None else replace(self.settings, timeout=timeout)
+        known = self._known(query, settings)
+        if known is not None:
+            asking._settle(lambda: self._finish(query, known))
+            return asking
+        with self._lock:
+            self._open.add(asking)
+        self._threads.submit(self._work, asking, settings)
+        return asking
+
+    def wait(self, askings: Sequence[Asking], timeout: float | None = None) -> list[Asking]:
+        """Those that are done; blocks until one is, or until `timeout` seconds have passed."""
+        if not any(a.done() for a in askings):
+            wait_futures([a._future for a in askings], timeout, FIRST_COMPLETED)
+        return [a for a in askings if a.done()]
+
+    def close(self) -> None:
+        """Cancel what runs and stop the workers."""
+        with self._lock:
+            unfinished = list(self._open)
+        for asking in unfinished:
+            asking.cancel()
+        self._threads.shutdown(wait=True)
+        if self._owned:
+            self.executor.close()
+
+    def __enter__(self) -> Oracle:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def _known(self, query: Query, settings: Settings) -> Answer | None:
+        """From this session, from what it implies, or from the store."""
+        with self._lock:
+            cached = self._cache.get(query.sha256)
+        if cached is not None and (cached[0].verdict.decided or cached[1] >= settings.timeout):
+            self._count("cached")
+            return cached[0]
+        inferred = self.knowledge.infer(query) if self.infer else None
+        if inferred is not None:
+            self._count("inferred")
+            return inferred
+        stored = None
+        if self.store is not None:
+            stored = self.store.find(query, self._portfolio(query).key, settings)
+        if stored is not None:
+            self._count("stored")
+            return self._remember(query, stored, settings)
+        return None
+
+    def _work(self, asking: Asking, settings: Settings) -> None:
+        asking._settle(lambda: self._decide(asking, settings))
+        with self._lock:
+            self._open.discard(asking)
+
+    def _decide(self, asking: Asking, settings: Settings) -> Answer:
+        query = asking.query
+        if asking._cancelled:
+            return Answer(Verdict.CANCELLED, reason="cancelled before it started")
+        known = self._known(query, settings)  # a neighbour may have been decided meanwhile
+        if known is not None:
+            return self._finish(query, known)
+        manager().hook.query_started(query=query)
+        portfolio = self._portfolio(query)
+        evidence = Evidence(candidates=[w.x.astype("float64") for w in self.knowledge.hints(query)])
+        walk = Walk(query, portfolio, self.executor, settings, evidence)
+        if not asking._begin(walk):
+            return Answer(Verdict.CANCELLED, reason="cancelled before it started")
+        self._count("run")
+        answer = self._remember(query, walk.run(), settings)
+        if self.store is not None and answer.verdict is not Verdict.CANCELLED:
+            self.store.save(query, answer, portfolio, settings)
+        manager().hook.query_answered(query=query, answer=answer)
+        return self._finish(query, answer)
+
+    def _remember(self, query: Query, answer: Answer, settings: Settings) -> Answer:
+        if answer.verdict is Verdict.CANCELLED:
+            return answer
+        answer = self.knowledge.learn(query, answer)
+        with self._lock:
+            self._cache[query.sha256] = (answer, settings.timeout)
+        return answer
+
+    def _finish(self, query: Query, answer: Answer) -> Answer:
+        if self.alarm and Flag.ALARM in answer.flags:
+            raise_alarm(answer)
+        return answer
+
+    def _portfolio(self, query: Query) -> Portfolio:
+        return self.portfolio if self.portfolio is not None else choose(query)
+
+    def _count(self, what: str) -> None:
+        with self._lock:
+            self.counts[what] = self.counts.get(what, 0) + 1
