@@ -13,8 +13,9 @@ from verifolio.vnnlib.parse2 import FLOATS
 from verifolio.vnnlib.symbols import NetworkDeclaration, Symbols, element_name
 from verifolio.vnnlib.tree import Apply, Atom, Document, Expression, Network, Version
 
-# The standard's own number token: no exponent, no plus sign, digits on both sides of the point.
-_STANDARD_NUMBER = re.compile(r"-?\d+(\.\d+)?", re.ASCII)
+# The standard's numbers: no exponent, no plus sign, and a point between digits unless tensors hold integers.
+_REAL_NUMBER = re.compile(r"-?\d+\.\d+", re.ASCII)
+_INTEGER = re.compile(r"-?\d+", re.ASCII)
 
 
 def rewrite(document: Document, version: Version) -> str:
@@ -41,7 +42,8 @@ def declarations(
 
 def _tensor(kind: str, name: str, dtype: str, shape: tuple[int, ...], node: str | None = None) -> str:
     suffix = f' "{node}"' if node is not None else ""
-    return f"    (declare-{kind} {name} {dtype} {list(shape)}{suffix})"
+    spelled = "real" if dtype == "Real" else dtype  # the standard's parser takes "Real" for an unknown type
+    return f"    (declare-{kind} {name} {spelled} {list(shape)}{suffix})"
 
 
 def _network(network: NetworkDeclaration | Network, tensors: list[str]) -> Iterator[str]:
@@ -70,6 +72,8 @@ class _DocumentWriter:
         self._document = document
         self._version = version
         self._symbols = Symbols(document) if version != document.version else None
+        declared = [tensor.dtype.lower() for network in document.networks for tensor in network.tensors]
+        self._has_integers = not FLOATS.issuperset(declared)
         networks = self._symbols.networks if self._symbols else ()
         self._signature = tuple(_named(network) for network in networks)
         if version == "1.0" and self._symbols:
@@ -118,7 +122,9 @@ class _DocumentWriter:
         return element_name(self._signature, self._symbols.input_size, column, self._version)
 
     def _number(self, text: str, value: Decimal) -> str:
-        if self._version == "1.0" or _STANDARD_NUMBER.fullmatch(text):
+        if self._version == "1.0" or _REAL_NUMBER.fullmatch(text):
+            return text
+        if self._has_integers and _INTEGER.fullmatch(text):
             return text
         return decimal_text(value) or text
 
