@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from functools import singledispatch
 from typing import Any
 
@@ -41,6 +42,9 @@ class Step(nn.Module):
 
 
 class DenseStep(Step):
+    weight: Tensor
+    bias: Tensor
+
     def __init__(self, op: Dense) -> None:
         super().__init__(op)
         self.tensor("weight", op.weight)
@@ -51,22 +55,36 @@ class DenseStep(Step):
 
 
 class SparseStep(Step):
-    """A sparse product as gather, multiply and index-add, which every device and type supports."""
+    """A sparse product as gather, multiply and add, which every device and type supports.
+
+    Rows of equal length (pools, reductions, contractions) are added along an axis, others by index.
+    """
+
+    column: Tensor
+    row: Tensor
+    weight: Tensor
+    bias: Tensor
 
     def __init__(self, op: Sparse) -> None:
         super().__init__(op)
-        entries = op.weight.tocoo()
-        self.tensor("row", entries.coords[0].astype(np.int64))
-        self.tensor("column", entries.coords[1].astype(np.int64))
-        self.tensor("weight", entries.data)
+        counts = np.diff(op.weight.indptr)
+        self.length = int(counts[0]) if len(counts) and bool((counts == counts[0]).all()) else 0
+        self.tensor("column", op.weight.indices.astype(np.int64))
+        self.tensor("row", np.repeat(np.arange(op.size), counts))
+        self.tensor("weight", op.weight.data)
         self.tensor("bias", op.bias)
 
     def forward(self, x: Tensor) -> Tensor:
-        out = self.bias.expand(x.shape[0], -1).clone()
-        return out.index_add(1, self.row, x[:, self.column] * self.weight)
+        terms = x.index_select(1, self.column) * self.weight
+        if self.length:
+            return terms.view(x.shape[0], -1, self.length).sum(2) + self.bias
+        return self.bias.repeat(x.shape[0], 1).index_add(1, self.row, terms)
 
 
 class ConvStep(Step):
+    weight: Tensor
+    bias: Tensor
+
     def __init__(self, op: Conv) -> None:
         super().__init__(op)
         self.tensor("weight", op.weight)
@@ -124,6 +142,9 @@ def convolve_adjoint(op: Conv, y: Tensor, weight: Tensor) -> Tensor:
 
 
 class ScaleStep(Step):
+    weight: Tensor
+    bias: Tensor
+
     def __init__(self, op: Scale) -> None:
         super().__init__(op)
         self.tensor("weight", op.weight)
@@ -134,6 +155,9 @@ class ScaleStep(Step):
 
 
 class SelectStep(Step):
+    index: Tensor
+    hole: Tensor
+
     def __init__(self, op: Select) -> None:
         super().__init__(op)
         self.tensor("index", np.maximum(op.index, 0))
@@ -141,7 +165,7 @@ class SelectStep(Step):
         self.holes = bool((op.index < 0).any())
 
     def forward(self, x: Tensor) -> Tensor:
-        picked = x[:, self.index]
+        picked = x.index_select(1, self.index)
         return picked.masked_fill(self.hole, 0.0) if self.holes else picked
 
 
@@ -156,9 +180,8 @@ class SumStep(Step):
 
 class ConcatStep(Step):
     def forward(self, *terms: Tensor) -> Tensor:
-        return torch.cat(
-            torch.broadcast_tensors(*terms) if len({len(t) for t in terms}) > 1 else terms, dim=1
-        )
+        batch = max(len(t) for t in terms)  # constants have a batch of one
+        return torch.cat([t.expand(batch, -1) for t in terms], dim=1)
 
 
 class ReluStep(Step):
@@ -177,6 +200,8 @@ class ProductStep(Step):
 
 
 class ConstantStep(Step):
+    value: Tensor
+
     def __init__(self, op: Constant) -> None:
         super().__init__(op)
         self.tensor("value", op.value)
@@ -231,7 +256,7 @@ class GraphModule(nn.Module):
         """The value of every node, in order."""
         return list(self._run(x, {}))
 
-    def _run(self, x: Tensor, held: dict[int, Tensor]) -> Any:
+    def _run(self, x: Tensor, held: dict[int, Tensor]) -> Iterator[Tensor]:
         for i, node in enumerate(self.graph.nodes):
             held[i] = x if i == 0 else self.steps[i](*(held[p] for p in node.parents))
             yield held[i]

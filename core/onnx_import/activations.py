@@ -50,7 +50,7 @@ def lower_prelu(low: Lowering, call: Call) -> Value:
     return leaky(low, low.promote(call.value(0)), as_float(call.constant(1)))
 
 
-def _absolute(low: Lowering, x: View, call: Call) -> View:
+def absolute(low: Lowering, x: View) -> View:
     """2 relu(x) - x: one neuron, and its triangle relaxation is the hull of |x|."""
     return low.sum((2.0, -1.0), low.relu(x), x)
 
@@ -81,7 +81,7 @@ def lower_clip(low: Lowering, call: Call) -> Value:
             limits[i - 1] = float(limit.value.ravel()[0])
     x = call.value(0)
     if isinstance(x, Known) and not x.is_float:
-        return Known(np.clip(x.value, *limits).astype(np.int64))
+        return Known(np.clip(x.value, limits[0], limits[1]).astype(np.int64))
     return clip(low, low.promote(x), *limits)
 
 
@@ -121,7 +121,7 @@ def _celu(low: Lowering, x: View, call: Call) -> View:
 
 
 def _softsign(low: Lowering, x: View, call: Call) -> View:
-    return low.product(x, low.reciprocal(low.add_constant(_absolute(low, x, call), known(1.0))))
+    return low.product(x, low.reciprocal(low.add_constant(absolute(low, x), known(1.0))))
 
 
 def _mish(low: Lowering, x: View, call: Call) -> View:
@@ -143,7 +143,7 @@ HANDLERS = {
     "Relu": _unary(_relu),
     "LeakyRelu": _unary(_leaky),
     "PRelu": lower_prelu,
-    "Abs": _unary(_absolute),
+    "Abs": _unary(lambda low, x, call: absolute(low, x)),
     "Clip": lower_clip,
     "HardSigmoid": _unary(
         lambda low, x, call: _hard_sigmoid(low, x, _single(call, "alpha", 0.2), _single(call, "beta", 0.5))

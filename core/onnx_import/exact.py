@@ -116,3 +116,15 @@ def matmul(a: Known, b: Known, charge: Callable[[int], None]) -> Known:
     if b.error is not None:
         error = error + np.matmul(size_a + _error(a), b.error)
     return _finish(value, error * (1 + (terms + 2) * 4 * UNIT), a, b)
+
+
+def total(a: Known) -> Known:
+    """Sums over the last axis, with Higham's bound on their error."""
+    value = a.value.sum(axis=-1)
+    if not a.is_float:
+        return Known(value)
+    terms = a.shape[-1]
+    spread = 0.0 if a.error is None else a.error.sum(axis=-1)
+    rounding = 0.0 if terms == 1 else 1.01 * (terms + 2) * UNIT
+    error = np.abs(a.value).sum(axis=-1) * rounding + spread
+    return _finish(value, np.asarray(error * (1 + 4 * terms * UNIT)), a)

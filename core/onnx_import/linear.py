@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verifolio.graph.ops import Conv
 from verifolio.onnx_import import exact
@@ -44,7 +46,7 @@ def _matmul(low: Lowering, a: Value, b: Value) -> Value:
     return _bilinear(low, low.promote(a), low.promote(b))
 
 
-def _swap(array: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
+def _swap(array: NDArray[Any]) -> NDArray[Any]:
     return np.swapaxes(array, -1, -2)
 
 

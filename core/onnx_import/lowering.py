@@ -206,24 +206,27 @@ class Lowering:
         return self.gather_sum(stacked, np.stack([rows] * len(views_)), known(weight), lead.shape)
 
     def gather_sum(self, view: View, rows: NDArray[Any], weight: Known, shape: Shape) -> View:
-        """y[rows[i]] += weight[i] * view[i] for all i: one sparse matrix. Repeated pairs add exactly or not
-        at all: they are only merged where the weights are small integers."""
+        """y[rows[i]] += weight[i] * view[i] for all i, as one sparse matrix.
+
+        Pairs that occur twice are only merged where their weights are small integers, which add exactly.
+        """
         size = math.prod(shape)
         self.charge(view.size)
-        if weight.error is not None or not bool((np.abs(weight.value) <= 2).all()) or not _integers(weight):
-            view = view if self.is_injective(view) else self.fresh(self.flat(view), view.shape)
+        matrix = self._matrix(view, rows, weight.value, size)
+        small = weight.error is None and _small_integers(weight.value)
+        if matrix.nnz < int((view.index >= 0).sum()) and not small:
+            view = self.fresh(self.flat(view), view.shape)
+            matrix = self._matrix(view, rows, weight.value, size)
+        error = None if weight.error is None else self._matrix(view, rows, weight.error, size)
+        op = Sparse(size, bias=np.zeros(size), weight=matrix, weight_error=error)
+        return self.fresh(self.emit(op, view.node), shape)
+
+    def _matrix(self, view: View, rows: NDArray[Any], weight: NDArray[Any], outputs: int) -> sparse.csr_array:
         index = view.index.ravel()
         keep = index >= 0
-        where = (rows.ravel()[keep], index[keep])
-        matrix_shape = (size, self.size(view.node))
-
-        def matrix(numbers: NDArray[Any]) -> sparse.csr_array:
-            data = np.broadcast_to(numbers, view.shape).ravel()[keep]
-            return sparse.csr_array(sparse.coo_array((data, where), shape=matrix_shape))
-
-        error = None if weight.error is None else matrix(weight.error)
-        op = Sparse(size, bias=np.zeros(size), weight=matrix(weight.value), weight_error=error)
-        return self.fresh(self.emit(op, view.node), shape)
+        data = np.broadcast_to(weight, view.shape).ravel()[keep]
+        entries = (data, (rows.ravel()[keep], index[keep]))
+        return sparse.csr_array(sparse.coo_array(entries, shape=(outputs, self.size(view.node))))
 
     def product(self, a: View, b: View) -> View:
         a, b = self.broadcast(a, b)
@@ -286,8 +289,8 @@ def _all_equal(k: Known, number: float) -> bool:
     return k.error is None and bool((k.value == number).all())
 
 
-def _integers(k: Known) -> bool:
-    return bool((k.value == np.rint(k.value)).all())
+def _small_integers(numbers: NDArray[Any]) -> bool:
+    return bool(((np.abs(numbers) <= 2) & (numbers == np.rint(numbers))).all())
 
 
 def _finite(numbers: Any) -> bool:

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
 from onnx import numpy_helper
 
 from verifolio.errors import InputError
@@ -55,7 +54,7 @@ def _parse(path: Path, where: str) -> Any:
         raise InputError(where, "a readable file", str(error), "check the path and permissions") from None
     try:
         model = onnx.load_model_from_string(data)
-    except (DecodeError, ValueError, RecursionError) as error:
+    except Exception as error:  # protobuf's own errors derive from Exception alone
         raise InputError(where, "an ONNX model", f"{type(error).__name__}: {error}", EXPORT_AGAIN) from None
     if not model.graph.node and not model.graph.output:
         raise InputError(where, "an ONNX model", "an empty one", EXPORT_AGAIN)
