@@ -102,7 +102,7 @@ class Supervisor:
                 self._bury()
                 if self.active is not None:
                     self._watch(self.active)
-        except (_Leave, EOFError, OSError):
+        except (_Leave, EOFError, BrokenPipeError, ConnectionResetError):
             pass
         finally:
             self._clear()
@@ -147,6 +147,8 @@ class Supervisor:
 
     def _start(self, order: Start) -> None:
         self._bury()
+        if order.limits.memory is not None and self._used() > order.limits.memory / 2:
+            self._clear()  # what earlier jobs left in the worker would be held against this one
         for field in (STARTED, FINISHED, CANCEL):
             self.page[field] = 0.0
         self.page[NUMBER] = order.number
@@ -213,12 +215,15 @@ class Supervisor:
 
     def _measure(self, active: Active, now: float) -> None:
         """Look at the memory of everything below."""
-        used = tree.resident(tree.descendants(os.getpid()))
+        used = self._used()
         active.peak = max(active.peak, used)
         if active.limits.memory is not None and used > active.limits.memory:
             detail = f"resident set of {used} bytes is above the limit of {active.limits.memory}"
             active.stop(End.MEMOUT, detail, now, 0.0)
             active.kill_at = now
+
+    def _used(self) -> int:
+        return tree.resident(tree.descendants(os.getpid()))
 
     def _is_late(self, now: float) -> bool:
         return bool(self.page[STARTED]) and now >= self.page[DEADLINE]

@@ -14,7 +14,6 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn, cast
@@ -42,6 +41,7 @@ THREAD_VARIABLES = (
     "NUMEXPR_NUM_THREADS",
     "VECLIB_MAXIMUM_THREADS",
 )
+_LIBC = ctypes.CDLL(None)
 NOTHING = pack(None, "nothing")
 
 
@@ -181,8 +181,7 @@ def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(OSError, ValueError, AttributeError):
             stream.flush()
-    flush: Callable[[None], int] = ctypes.CDLL(None).fflush
-    flush(None)
+    _LIBC.fflush(None)
 
 
 def _detail(error: BaseException) -> str:

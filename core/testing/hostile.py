@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from verifolio.run import Link
 
 _calls = 0
+_hoard: list[bytearray] = []
 
 
 class Sneaky:
@@ -113,9 +114,9 @@ def block_termination(payload: object, link: Link) -> NoReturn:
 
 def allocate(payload: object, link: Link) -> NoReturn:
     """Allocate and touch memory without end."""
-    hoard = []
+    kept = []
     while True:
-        hoard.append(bytearray(os.urandom(1)) * (16 << 20))
+        kept.append(bytearray(os.urandom(1)) * (16 << 20))
         time.sleep(0.002)
 
 
@@ -127,10 +128,16 @@ def allocate_in_child(payload: object, link: Link) -> None:
 
 def kill_self_when_fat(payload: object, link: Link) -> None:
     """Hold so many bytes, wait to be seen, then die as if killed from outside."""
-    hoard = bytearray(b"x") * int(str(payload))
+    kept = bytearray(b"x") * int(str(payload))
     time.sleep(0.2)
     os.kill(os.getpid(), signal.SIGKILL)
-    del hoard
+    del kept
+
+
+def hoard(payload: object, link: Link) -> int:
+    """Keep so many bytes in a module-level cache."""
+    _hoard.append(bytearray(b"x") * int(str(payload)))
+    return os.getpid()
 
 
 def exhaust(payload: object, link: Link) -> bytearray:

@@ -132,6 +132,14 @@ def test_death_near_the_limit_is_memout(pool: Pool) -> None:
     assert run(pool, hostile.kill_self_when_fat, MEGABYTE, memory=2000 * MEGABYTE).end is End.CRASH
 
 
+def test_memory_of_earlier_jobs_is_not_held_against_a_job(pool: Pool) -> None:
+    fat = run(pool, hostile.hoard, 500 * MEGABYTE).value
+    assert run(pool, hostile.hoard, 1).value == fat
+    thin = run(pool, hostile.hoard, 400 * MEGABYTE, memory=1000 * MEGABYTE)
+    assert thin.end is End.DONE
+    assert thin.value != fat
+
+
 def test_memory_error_is_memout(pool: Pool) -> None:
     assert run(pool, hostile.exhaust).end is End.MEMOUT
 
@@ -239,7 +247,7 @@ time.sleep(60)
 """
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_survives_the_driver(number: signal.Signals, tmp_path: Path) -> None:
     mark, temporary = tmp_path / "pid", tmp_path / "temporary"
     temporary.mkdir()

@@ -115,9 +115,9 @@ def test_trivial_jobs_cost_little(pool: Pool) -> None:
         begin = time.perf_counter()
         run(pool, Job(hostile.echo))
         times.append(time.perf_counter() - begin)
-    median = sorted(times)[len(times) // 2]
-    print(f"a trivial job costs {1000 * median:.2f} ms")
-    assert median <= 0.004  # 0.5 ms on an idle machine
+    times.sort()
+    print(f"a trivial job costs {1000 * times[20]:.2f} ms, the median one {1000 * times[100]:.2f} ms")
+    assert times[20] <= 0.002  # not the median: other work on the machine is not our cost
 
 
 def test_messages_arrive_in_order_and_early() -> None:
