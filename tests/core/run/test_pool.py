@@ -87,18 +87,18 @@ def test_torch_and_onnxruntime_work_after_the_fork(pool: Pool) -> None:
     for cores in (1, 2):
         result = run(pool, Job(hostile.square, matrix, Limits(cores=cores)))
         assert result.end is End.DONE, result.detail
-        np.testing.assert_allclose(result.value, matrix @ matrix.T)  # type: ignore[arg-type]
+        np.testing.assert_allclose(np.asarray(result.value), matrix @ matrix.T)
     for _ in range(3):
         result = run(pool, Job(hostile.rectify, np.array([[-1.0, 2.0]], dtype=np.float32)))
         assert result.end is End.DONE, result.detail
-        np.testing.assert_array_equal(result.value, [[0.0, 2.0]])  # type: ignore[arg-type]
+        np.testing.assert_array_equal(np.asarray(result.value), [[0.0, 2.0]])
 
 
 def test_big_payloads_cross_both_ways(pool: Pool) -> None:
     payload = np.arange(40_000_000, dtype=np.float64)  # 320 MB
     result = run(pool, Job(hostile.echo, payload))
     assert result.end is End.DONE, result.detail
-    assert np.array_equal(payload, result.value)  # type: ignore[arg-type]
+    assert np.array_equal(payload, np.asarray(result.value))
 
 
 def test_exception_is_an_error_with_its_traceback(pool: Pool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -27,8 +28,8 @@ def test_descendants(portably: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     assert child.pid in tree.children(os.getpid())
     assert tree.resident([child.pid, *below]) > tree.resident([child.pid]) > 1_000_000
     for pid in (*below, child.pid):
-        tree.signal_all([pid], tree.signal.SIGKILL)
+        tree.signal_all([pid], signal.SIGKILL)
     child.wait()
     assert tree.descendants(child.pid) == []
     assert tree.resident([child.pid]) == 0
-    tree.signal_all([child.pid], tree.signal.SIGKILL)
+    tree.signal_all([child.pid], signal.SIGKILL)
