@@ -1,0 +1,27 @@
+"""Bound propagation with branch and bound: the verifier `crown`, the bounders `interval` and `crown`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verifolio.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from verifolio.bounder import Bounder
+    from verifolio.registry import Registry
+    from verifolio.verifier import Verifier
+
+
+@hookimpl
+def register_verifiers(registry: Registry[Verifier]) -> None:
+    from verifolio.plugins.crown.verifier import Crown
+
+    registry.add(Crown)
+
+
+@hookimpl
+def register_bounders(registry: Registry[Bounder]) -> None:
+    from verifolio.plugins.crown.bounder import CrownBounder, IntervalBounder
+
+    registry.add(IntervalBounder)
+    registry.add(CrownBounder)

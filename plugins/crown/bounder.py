@@ -1,0 +1,99 @@
+"""The bounders `interval` and `crown`: neuron and row bounds for any other plugin."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verifolio.bounder import Bounder
+from verifolio.budget import Budget
+from verifolio.evidence import Bounds
+from verifolio.graph import Graph
+from verifolio.plugins.crown.layers import Space
+from verifolio.plugins.crown.program import Program, State
+from verifolio.plugins.crown.region import Region
+from verifolio.plugins.crown.sweep import Effort, sweep
+from verifolio.problem import Problem, dense_rows, finite
+
+MAX_BATCH = 256
+
+
+class IntervalBounder(Bounder):
+    """Interval arithmetic with rounding errors; the rows of the condition still go backward."""
+
+    name = "interval"
+    tightness: ClassVar[int] = 0
+    effort: ClassVar[Effort] = Effort(tighten=False)
+
+    def refuses(self, problem: Problem) -> str | None:
+        return None if finite(problem.domain) else "an input has no finite bounds"
+
+    def bound(
+        self, problems: Sequence[Problem], budget: Budget | None = None, known: Bounds | None = None
+    ) -> list[Bounds]:
+        """Problems that share a graph are bounded in one batch, with all their rows."""
+        groups: dict[str, list[int]] = defaultdict(list)
+        for i, problem in enumerate(problems):
+            groups[problem.graph.sha256 + str(problem.row_count)].append(i)
+        found: dict[int, Bounds] = {}
+        for members in groups.values():
+            program = Program(problems[members[0]].graph, Space(torch.float64))
+            for start in range(0, len(members), MAX_BATCH):
+                part = members[start : start + MAX_BATCH]
+                for i, bounds in zip(part, self._batch(program, [problems[i] for i in part]), strict=True):
+                    found[i] = bounds if known is None else bounds.intersect(known)
+        return [found[i] for i in range(len(problems))]
+
+    @torch.no_grad()
+    def _batch(self, program: Program, problems: list[Problem]) -> list[Bounds]:
+        region = Region.of([p.domain for p in problems], program.space)
+        state = sweep(program, region, self.effort)
+        margins = row_margins(program, state, problems)
+        return [self._bounds(program, state, p, k, margins[k]) for k, p in enumerate(problems)]
+
+    def _bounds(
+        self, program: Program, state: State, problem: Problem, k: int, margins: tuple[np.ndarray, ...]
+    ) -> Bounds:
+        nodes = {*program.before, program.graph.output}
+        lower = {i: _row(state.interval[i][0], k) for i in nodes}
+        upper = {i: _row(state.interval[i][1], k) for i in nodes}
+        return Bounds(problem.graph.sha256, problem.domain, lower, upper, margins, source=self.name)
+
+
+class CrownBounder(IntervalBounder):
+    """Backward linear bounds (CROWN) for every neuron on which intervals leave a gap."""
+
+    name = "crown"
+    tightness: ClassVar[int] = 10
+    effort: ClassVar[Effort] = Effort(tighten=True)
+
+
+def _row(value: Tensor, k: int) -> np.ndarray:
+    return value[k if value.shape[0] > 1 else 0].double().cpu().numpy()
+
+
+def row_margins(program: Program, state: State, problems: list[Problem]) -> list[tuple[np.ndarray, ...]]:
+    """Lower bounds of (row - rhs) for each problem's disjuncts; all problems have as many rows."""
+    if not problems[0].row_count:
+        return [tuple(np.zeros(0) for _ in p.disjuncts) for p in problems]
+    inputs, outputs, rhs = (np.stack(t) for t in zip(*(all_rows(p) for p in problems), strict=True))
+    space = program.space
+    extra = {0: space.tensor(inputs)} if inputs.any() else None
+    bound = program.lower(state, program.graph.output, space.tensor(outputs), extra)
+    gap = bound - space.up(rhs) - space.tensor(np.abs(rhs)) * 4 * space.unit
+    values = gap.nan_to_num(nan=-np.inf).double().cpu().numpy()
+    cuts = [np.cumsum([d.count for d in p.disjuncts])[:-1] for p in problems]
+    return [tuple(np.split(v, c)) for v, c in zip(values, cuts, strict=True)]
+
+
+def all_rows(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Every row of every disjunct, dense: (inputs part, outputs part, right-hand sides)."""
+    graph: Graph = problem.graph
+    parts = [dense_rows(rows, graph.input_size, graph.output_size) for rows in problem.disjuncts]
+    on_inputs, on_outputs, rhs = (np.concatenate([p[i] for p in parts]) for i in range(3))
+    return on_inputs, on_outputs, rhs

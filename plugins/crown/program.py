@@ -1,0 +1,215 @@
+"""A graph compiled for bound propagation: sound linear bounds, backward, in batches.
+
+Soundness in floating point. Replacing rows A over a node's output by fl(A W) over its input is exact up to
+|A| times (gamma_n (|W| |x| + |b|)) (Higham 2002, section 3.5): a vector per node that does not depend on A.
+`State.noise` holds it, and every row's bound is lowered by |A| noise at every weighted node it passes. This
+costs one matrix-vector product per layer, and makes float32 bounds rigorous. Roundings of single entries
+(slopes, sums of rows that meet at a node) are covered by the same charge, see `Program.charged`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from verifolio.graph import Graph
+from verifolio.plugins.crown.layers import Layer, Space, make_layer
+from verifolio.plugins.crown.region import Region
+from verifolio.plugins.crown.relax import Lines, Relaxation, relaxation
+from verifolio.plugins.crown.relax.base import Interval
+
+Capture = Callable[[int, Tensor], None]
+
+
+@dataclass
+class State:
+    """What is known about a batch of regions: an interval and a noise vector per node."""
+
+    region: Region
+    interval: dict[int, Interval] = field(default_factory=dict)
+    noise: dict[int, Tensor] = field(default_factory=dict)
+    lines: dict[int, Lines] = field(default_factory=dict)
+
+    def inputs(self, program: Program, node: int) -> list[Interval]:
+        return [self.interval[p] for p in program.parents[node]]
+
+
+class Program:
+    """The layers and relaxations of a graph in one floating type on one device."""
+
+    def __init__(self, graph: Graph, space: Space) -> None:
+        self.graph, self.space = graph, space
+        self.parents = [node.parents for node in graph.nodes]
+        sizes = [node.op.size for node in graph.nodes]
+        self.sizes = sizes
+        self.layers: list[Layer | None] = [
+            make_layer(n.op, space, [sizes[p] for p in n.parents]) for n in graph.nodes
+        ]
+        self.relaxations: list[Relaxation | None] = [relaxation(n.op) for n in graph.nodes]
+        self.nonlinear = graph.nonlinear
+        self.before: tuple[int, ...] = tuple(sorted({p for i in self.nonlinear for p in self.parents[i]}))
+        self.mixing = self._mixing_depth()
+        self.charged = self._charged()
+        self.extra = len(graph.nodes) + 8
+
+    def _charged(self) -> frozenset[int]:
+        """The nodes at which rounding is charged.
+
+        A weighted layer always is. Any other node is charged unless all it rounds is seen again, uncancelled,
+        by a charged parent that nobody else reads.
+        """
+        readers = [0] * len(self.parents)
+        for parents in self.parents:
+            for p in set(parents):
+                readers[p] += 1
+        charged: set[int] = set()
+        for i, parents in enumerate(self.parents):
+            layer = self.layers[i]
+            alone = all(readers[p] == 1 and (p in charged or p == 0) for p in parents)
+            if i and ((layer is not None and layer.weighted) or not alone):
+                charged.add(i)
+        return frozenset(charged)
+
+    def _mixing_depth(self) -> list[int]:
+        """How many operators that mix coordinates or are nonlinear lie between the input and each node."""
+        depth = [0] * len(self.parents)
+        for i, parents in enumerate(self.parents):
+            layer = self.layers[i]
+            mixes = self.relaxations[i] is not None or (layer is not None and layer.weighted and layer.terms > 1)
+            depth[i] = max((depth[p] for p in parents), default=0) + int(mixes)
+        return depth
+
+    def gamma(self, terms: int) -> float:
+        """The error constant of a sum of `terms` products, with room for every addition around it."""
+        n = terms + self.extra
+        return 1.05 * n * self.space.unit / (1 - n * self.space.unit)
+
+    def enter(self, region: Region) -> State:
+        """The state that knows only the input."""
+        return State(region, {0: (region.lower, region.upper)})
+
+    def forward(self, state: State, node: int) -> None:
+        """Interval and noise of a node from its parents' intervals."""
+        inputs = state.inputs(self, node)
+        rule = self.relaxations[node]
+        if rule is not None:
+            state.interval[node] = rule.interval(*inputs)
+            return
+        layer = self.layers[node]
+        if layer is None:
+            return
+        centres = [(low + high) / 2 for low, high in inputs]
+        # the radius reaches both ends even though the centre is rounded
+        radii = [
+            torch.maximum(high - c, c - low) * (1 + 4 * self.space.unit)
+            for (low, high), c in zip(inputs, centres, strict=True)
+        ]
+        magnitudes = [torch.maximum(low.abs(), high.abs()) for low, high in inputs]
+        noise = self._noise(layer, magnitudes)
+        centre, radius = layer.forward(*centres), layer.spread(*radii)
+        if node in self.charged:
+            state.noise[node] = noise
+        state.interval[node] = (centre - radius - noise, centre + radius + noise)
+
+    def _noise(self, layer: Layer, magnitudes: list[Tensor]) -> Tensor:
+        size = layer.spread(*magnitudes)
+        constant = layer.constant()
+        if constant is not None:
+            size = size + constant
+        noise = self.gamma(layer.terms) * size + torch.finfo(self.space.dtype).tiny
+        slack = layer.slack(magnitudes[0]) if magnitudes else layer.slack(size)
+        return noise if slack is None else noise + 1.01 * slack
+
+    def relax(self, state: State, node: int, parameter: Tensor | None = None) -> None:
+        """The lines of a nonlinear node and, where it is charged, its noise; from its inputs' intervals."""
+        rule = self.relaxations[node]
+        if rule is None:
+            return
+        inputs = state.inputs(self, node)
+        lines = rule.lines(parameter, *inputs)
+        state.lines[node] = lines
+        if node in self.charged:
+            state.noise[node] = 8 * self.space.unit * _size(lines, inputs)
+
+    def lower(
+        self,
+        state: State,
+        node: int,
+        rows: Tensor,
+        extra_rows: Mapping[int, Tensor] | None = None,
+        capture: Capture | None = None,
+    ) -> Tensor:
+        """Lower bounds (batch, rows) of `rows` applied to the value of `node`, over each region.
+
+        `extra_rows[i]` is added to the rows that arrive at node i (split multipliers); `capture(i, rows)` sees
+        the rows over every nonlinear node's output and, last, over the input (node 0).
+        """
+        flow: dict[int, Tensor] = {node: rows}
+        total: Tensor | None = None
+        for i in range(node, 0, -1):
+            if extra_rows is not None and i in extra_rows:
+                flow[i] = flow[i] + extra_rows[i] if i in flow else extra_rows[i]
+            current = flow.pop(i, None)
+            if current is None:
+                continue
+            layer = self.layers[i]
+            if layer is None:
+                if capture is not None:
+                    capture(i, current)
+                parts, constant = relax_rows(current, state.lines[i])
+            else:
+                parts, constant = layer.backward(current)
+            if i in self.charged:
+                charge = (current.abs() @ state.noise[i][:, :, None])[:, :, 0]
+                constant = -charge if constant is None else constant - charge
+            if constant is not None:
+                total = constant if total is None else total + constant
+            for parent, part in zip(self.parents[i], parts, strict=True):
+                flow[parent] = flow[parent] + part if parent in flow else part
+        first = flow.get(0)
+        if extra_rows is not None and 0 in extra_rows:
+            first = extra_rows[0] if first is None else first + extra_rows[0]
+        if first is None:
+            first = rows.new_zeros(*rows.shape[:2], self.sizes[0])
+        if capture is not None:
+            capture(0, first)
+        bound = state.region.minimise(first, self.extra)
+        return bound if total is None else bound + total
+
+
+def relax_rows(rows: Tensor, lines: Lines) -> tuple[list[Tensor], Tensor | None]:
+    """Rows over a nonlinear output as rows over its inputs: positive entries take the lower line."""
+    positive, negative = rows.clamp(min=0), rows.clamp(max=0)
+    parts = [
+        positive * _per_row(low) + negative * _per_row(high)
+        for low, high in zip(lines.lower_slope, lines.upper_slope, strict=True)
+    ]
+    constant: Tensor | None = None
+    for share, bias in ((positive, lines.lower_bias), (negative, lines.upper_bias)):
+        if bias is not None:
+            picked = (share @ bias[:, :, None])[:, :, 0] if bias.dim() == 2 else (share * bias).sum(-1)
+            constant = picked if constant is None else constant + picked
+    return parts, constant
+
+
+def _per_row(slope: Tensor) -> Tensor:
+    return slope if slope.dim() == 3 else slope[:, None]
+
+
+def _size(lines: Lines, inputs: list[Interval]) -> Tensor:
+    """The largest value the terms of a line can take, for rounding."""
+    total = torch.zeros_like(inputs[0][0])
+    for low, high, (left, right) in zip(lines.lower_slope, lines.upper_slope, inputs, strict=True):
+        slope = torch.maximum(_over_rows(low.detach().abs()), _over_rows(high.detach().abs()))
+        total = total + slope * torch.maximum(left.abs(), right.abs())
+    for bias in (lines.lower_bias, lines.upper_bias):
+        if bias is not None:
+            total = total + _over_rows(bias.detach().abs())
+    return total
+
+
+def _over_rows(value: Tensor) -> Tensor:
+    return value.amax(1) if value.dim() == 3 else value

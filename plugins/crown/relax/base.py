@@ -1,0 +1,44 @@
+"""What a relaxation offers: output intervals, and lines that enclose the function for any parameter."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+from torch import Tensor
+
+Interval = tuple[Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Lines:
+    """sum_k lower_slope[k] x_k + lower_bias <= f(x) <= sum_k upper_slope[k] x_k + upper_bias on the interval.
+
+    Tensors are (batch, size), or (batch, rows, size) where every row has its own parameters. A bias of None
+    is zero.
+    """
+
+    lower_slope: tuple[Tensor, ...]
+    upper_slope: tuple[Tensor, ...]
+    lower_bias: Tensor | None
+    upper_bias: Tensor | None
+
+
+class Relaxation(ABC):
+    """The lines hold rigorously: whatever is rounded while computing them is added to the biases."""
+
+    @abstractmethod
+    def interval(self, *inputs: Interval) -> Interval:
+        """Bounds of the function's value on the inputs' intervals."""
+
+    @abstractmethod
+    def lines(self, parameter: Tensor | None, *inputs: Interval) -> Lines:
+        """Enclosing lines. The parameter lies in [0, 1]; every value gives valid lines, None the default."""
+
+    @abstractmethod
+    def start(self, *inputs: Interval) -> Tensor:
+        """The parameter that corresponds to the default lines, where optimisation starts."""
+
+    @abstractmethod
+    def loose(self, *inputs: Interval) -> Tensor:
+        """A mask of the neurons on which the lines leave a gap (unstable ones, for ReLU)."""

@@ -1,0 +1,86 @@
+"""Bounds for every neuron, layer by layer: intervals first, then backward rows where they can still help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from verifolio.plugins.crown.program import Program, State
+from verifolio.plugins.crown.region import Region
+from verifolio.plugins.crown.relax.base import Interval
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How hard to try. `tighten`: backward bounds for intermediate neurons; `elements`: memory of one pass."""
+
+    tighten: bool = True
+    elements: int = 1 << 25
+
+
+def sweep(
+    program: Program,
+    region: Region,
+    effort: Effort = Effort(),
+    known: Mapping[int, Interval] | None = None,
+    parameters: Mapping[int, Mapping[int, Tensor]] | None = None,
+) -> State:
+    """Intervals and lines of every node up to the output.
+
+    `known` holds intervals that are valid already; `parameters[t][i]` are the parameters of node i's lines
+    when bounding node t.
+    """
+    state = program.enter(region)
+    for node in range(1, program.graph.output + 1):
+        program.forward(state, node)
+        if known is not None and node in known:
+            state.interval[node] = tighter(state.interval[node], known[node])
+        if effort.tighten and node in program.before and program.mixing[node] > 1:
+            refine(program, state, node, effort)
+        program.relax(state, node)
+    return state
+
+
+def tighter(a: Interval, b: Interval) -> Interval:
+    """The intersection; NaN never wins, and rounding may not turn an interval inside out."""
+    low, high = torch.fmax(a[0], b[0]), torch.fmin(a[1], b[1])
+    return torch.minimum(low, high), torch.maximum(low, high)
+
+
+def refine(program: Program, state: State, node: int, effort: Effort) -> None:
+    """Backward bounds for the neurons of `node` on which some relaxation is still loose."""
+    wanted = loose(program, state, node).any(0).nonzero()[:, 0]
+    if not len(wanted):
+        return
+    low, high = state.interval[node]
+    low, high = low.expand(state.region.batch, -1).clone(), high.expand(state.region.batch, -1).clone()
+    widest = max(program.sizes[: node + 1])
+    step = max(1, effort.elements // (2 * state.region.batch * widest))
+    for chunk in wanted.split(step):
+        rows = torch.zeros(1, 2 * len(chunk), program.sizes[node], dtype=low.dtype, device=low.device)
+        place = torch.arange(len(chunk), device=low.device)
+        rows[0, place, chunk] = 1
+        rows[0, place + len(chunk), chunk] = -1
+        bound = program.lower(state, node, rows)
+        below, above = bound[:, : len(chunk)], -bound[:, len(chunk) :]
+        low[:, chunk] = torch.fmax(low[:, chunk], below)
+        high[:, chunk] = torch.fmin(high[:, chunk], above)
+    state.interval[node] = torch.minimum(low, high), torch.maximum(low, high)
+
+
+def loose(program: Program, state: State, node: int) -> Tensor:
+    """Neurons of `node` that some reader relaxes with a gap: (batch, size)."""
+    low, high = state.interval[node]
+    mask = torch.zeros_like(low, dtype=torch.bool)
+    for reader in program.nonlinear:
+        rule = program.relaxations[reader]
+        if rule is None or node not in program.parents[reader]:
+            continue
+        if len(program.parents[reader]) > 1:
+            mask |= high > low
+        else:
+            mask |= rule.loose((low, high))
+    return mask

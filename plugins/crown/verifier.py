@@ -1,0 +1,94 @@
+"""The verifier `crown`: complete by branch and bound, on inputs or on neurons, whichever suits the problem."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
+
+import numpy as np
+
+from verifolio.answer import Outcome
+from verifolio.problem import Problem, finite
+from verifolio.verifier import Context, Verifier
+from verifolio.vnnlib import Rows
+
+FEW_INPUTS = 12
+
+
+@dataclass(frozen=True)
+class CrownOptions:
+    """`split`: what to branch on; `none` is the incomplete mode. `batch`: boxes or domains bounded together."""
+
+    split: Literal["auto", "input", "neuron", "none"] = "auto"
+    batch: int = 0
+    iterations: int = 20
+    memory: int = 1 << 30
+
+
+class Crown(Verifier):
+    name = "crown"
+    can_prove = True
+    can_falsify = True
+    Options: ClassVar[type] = CrownOptions
+    options: CrownOptions
+
+    def refuses(self, problem: Problem) -> str | None:
+        if not finite(problem.domain):
+            return "an input has no finite bounds"
+        return None
+
+    def run(self, problem: Problem, context: Context) -> Outcome:
+        if problem.domain.empty or not problem.disjuncts:
+            return Outcome.proved()
+        problem = absorb_input_rows(problem)
+        if any(rows.count == 0 for rows in problem.disjuncts):
+            return _anywhere(problem, context)
+        if self._splits_inputs(problem):
+            return self._on_inputs(problem, context)
+        from verifolio.plugins.crown.neuron_split import NeuronSplit
+
+        return NeuronSplit(problem, context, self.options).run()
+
+    def _splits_inputs(self, problem: Problem) -> bool:
+        if self.options.split != "auto":
+            return self.options.split == "input"
+        wide = int((problem.domain.upper > problem.domain.lower).sum())
+        return wide <= FEW_INPUTS
+
+    def _on_inputs(self, problem: Problem, context: Context) -> Outcome:
+        from verifolio.plugins.crown.boxes import KernelEngine, make_engine
+        from verifolio.plugins.crown.input_split import InputSplit
+
+        engine = make_engine(problem, context.budget.cores, context.device)
+        batch = self.options.batch or (512 if isinstance(engine, KernelEngine) else 64)
+        return InputSplit(problem, engine, context, batch).run()
+
+
+def absorb_input_rows(problem: Problem) -> Problem:
+    """Linear input rows become part of every disjunct: a counterexample satisfies both."""
+    rows = problem.domain.rows
+    if rows is None or not rows.count:
+        return problem
+    joined = tuple(_both(d, rows) for d in problem.disjuncts)
+    return replace(problem, domain=replace(problem.domain, rows=None), disjuncts=joined)
+
+
+def _both(a: Rows, b: Rows) -> Rows:
+    return Rows(
+        np.concatenate([a.row, b.row + a.count]),
+        np.concatenate([a.column, b.column]),
+        np.concatenate([a.coefficient, b.coefficient]),
+        np.concatenate([a.rhs, b.rhs]),
+        np.concatenate([a.strict, b.strict]),
+        (*a.exact_rhs, *b.exact_rhs),
+    )
+
+
+def _anywhere(problem: Problem, context: Context) -> Outcome:
+    """A disjunct without rows holds at every input: any legal point is a counterexample."""
+    centre = (problem.domain.lower + problem.domain.upper) / 2
+    if problem.domain.ball is not None:
+        centre = problem.domain.ball.centre
+    if context.check(centre):
+        return Outcome.found(centre)
+    return Outcome.unknown("the condition holds everywhere, but the centre of the input set does not replay")
