@@ -95,7 +95,7 @@ def test_torch_and_onnxruntime_work_after_the_fork(pool: Pool) -> None:
 
 
 def test_big_payloads_cross_both_ways(pool: Pool) -> None:
-    payload = np.arange(40_000_000, dtype=np.float64)  # 320 MB
+    payload = np.arange(25_000_000, dtype=np.float64)  # 200 MB
     result = run(pool, Job(hostile.echo, payload))
     assert result.end is End.DONE, result.detail
     assert np.array_equal(payload, np.asarray(result.value))
