@@ -174,7 +174,8 @@ class _Trial:
         self.rejections: list[Rejection] = []
 
     def run(self) -> Report:
-        verifier = self.task.verifier.build() if isinstance(self.task.verifier, Choice) else self.task.verifier
+        chosen = self.task.verifier
+        verifier = chosen.build() if isinstance(chosen, Choice) else chosen
         problems = self.query.problems
         if not problems:
             return Report(Verdict.UNSAT, "no input region can hold a counterexample")
@@ -312,4 +313,3 @@ def one_line(error: BaseException) -> str:
 def strip(query: Query) -> Query:
     """The query without cached graphs, so that it is cheap to send."""
     return replace(query)
-

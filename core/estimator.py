@@ -5,15 +5,13 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from verifolio.verifier import NoOptions
 
 if TYPE_CHECKING:
     from verifolio.oracle import Oracle
 
-Request = TypeVar("Request")
-Estimate = TypeVar("Estimate")
 Progress = Callable[[int, int, str], None]
 
 
@@ -26,12 +24,13 @@ def silent(done: int, total: int, message: str) -> None:
     """The progress listener that says nothing."""
 
 
-class Estimator(ABC, Generic[Request, Estimate]):
+class Estimator(ABC):
     """Turns one request into queries and monotone inference; never knows which backend answered.
 
     Subclasses set `name`, `Options` (how to search: a frozen dataclass), `Request` (what is asked: a frozen
-    dataclass) and write `run`. Queries go through `oracle.ask`, `oracle.ask_many` or `oracle.submit`; three
-    of the verdicts an oracle gives are worth telling apart: SAT, UNSAT, and anything undecided.
+    dataclass) and write `run`, which returns a frozen dataclass of theirs. Queries go through `oracle.ask`,
+    `oracle.ask_many` or `oracle.submit`; three kinds of answer are worth telling apart: SAT, UNSAT, and
+    anything undecided.
     """
 
     name: ClassVar[str]
@@ -47,5 +46,5 @@ class Estimator(ABC, Generic[Request, Estimate]):
         return None
 
     @abstractmethod
-    def run(self, request: Request, oracle: Oracle, progress: Progress = silent) -> Estimate:
+    def run(self, request: Any, oracle: Oracle, progress: Progress = silent) -> Any:
         """Answer the request; call `progress(done, total, message)` as work moves on."""

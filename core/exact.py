@@ -33,9 +33,12 @@ def evaluate(graph: Graph, x: Array) -> list[Fraction]:
     """The output at x, exactly; the graph must be `evaluable`."""
     values: list[Dyadic] = []
     for i, node in enumerate(graph.nodes):
-        values.append(_integers(np.asarray(x, np.float64)) if i == 0 else _apply(node.op, values, node.parents))
+        start = i == 0
+        values.append(
+            _integers(np.asarray(x, np.float64)) if start else _apply(node.op, values, node.parents)
+        )
     integers, exponent = values[graph.output]
-    return [Fraction(int(v), 1 << exponent) if exponent >= 0 else Fraction(int(v) << -exponent) for v in integers]
+    return [Fraction(int(v), 1 << exponent) for v in integers]
 
 
 def _products(graph: Graph, i: int) -> int:

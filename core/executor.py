@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar
 
 from verifolio.run import Job, Result
-from verifolio.verifier import NoOptions
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """For executors that have nothing to set; this module stays light, because commands start with it."""
 
 
 class Handle(ABC):
@@ -54,13 +59,13 @@ class Executor(ABC):
     def wait(self, handles: Sequence[Handle], timeout: float | None = None) -> list[Handle]:
         """The handles that have ended; blocks until there is one, or until `timeout` seconds have passed."""
 
-    def warm(self) -> None:
-        """Begin what takes time to start, without waiting for it; the default has nothing to begin."""
-        return None
+    def warm(self, wait: bool = False) -> None:
+        """Begin what takes time to start, and perhaps wait for it; the default has nothing to begin."""
+        return
 
     def close(self) -> None:
         """Stop everything; the default has nothing to stop."""
-        return None
+        return
 
     def __enter__(self) -> Executor:
         return self

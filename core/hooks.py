@@ -1,4 +1,4 @@
-"""The plugin manager alone: for commands, executors and notifications, without loading every plugin's classes."""
+"""The plugin manager alone: for commands, executors and notifications, without loading plugin classes."""
 
 from __future__ import annotations
 

@@ -65,7 +65,9 @@ class Knowledge:
     def hints(self, query: Query) -> list[Witness]:
         """Known witnesses of the same condition, newest first: good points to start a search from."""
         with self._lock:
-            found = [w for case in live_cases(query) for w in self._witnesses[key_of(query, case)][-MAX_HINTS:]]
+            found = [
+                w for case in live_cases(query) for w in self._witnesses[key_of(query, case)][-MAX_HINTS:]
+            ]
         return found[::-1][:MAX_HINTS]
 
     def _learn_proof(self, query: Query, answer: Answer) -> Answer:
@@ -87,7 +89,9 @@ class Knowledge:
             for case in live_cases(query):
                 key = key_of(query, case)
                 self._witnesses[key] = [*self._witnesses[key][-(MAX_WITNESSES - 1) :], witness]
-                wrong = [p for p in self._proofs[key] if contains(p.domain, witness) and _meets(case, witness)]
+                wrong = [
+                    p for p in self._proofs[key] if contains(p.domain, witness) and _meets(case, witness)
+                ]
                 refuted += [p.member for p in wrong]
                 self._proofs[key] = [p for p in self._proofs[key] if p not in wrong]
         return contradict(query, answer, witness, sorted(set(refuted))) if refuted else answer

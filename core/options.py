@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_
 from verifolio.errors import InputError
 
 Options = TypeVar("Options")
-_WORDS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+_WORDS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
 
 
 def build_options(cls: type[Options], given: Mapping[str, object], where: str) -> Options:
@@ -48,7 +48,7 @@ def convert(value: object, kind: Any, where: str) -> object:
         return _convert_number(value, kind, where)
     if kind is str and not isinstance(value, (list, dict)):
         return str(value)
-    if kind is Any or isinstance(kind, type) and isinstance(value, kind):
+    if kind is Any or (isinstance(kind, type) and isinstance(value, kind)):
         return value
     raise InputError(where, getattr(kind, "__name__", str(kind)), repr(value))
 
@@ -80,7 +80,7 @@ def _convert_number(value: object, kind: type[int] | type[float], where: str) ->
     if isinstance(value, bool):
         raise InputError(where, "a whole number" if kind is int else "a number", repr(value))
     try:
-        return kind(value)  # type: ignore[arg-type]
+        return kind(str(value))
     except (TypeError, ValueError):
         raise InputError(where, "a whole number" if kind is int else "a number", repr(value)) from None
 

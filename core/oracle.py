@@ -115,7 +115,9 @@ class Oracle:
             asking.cancel()
             raise
 
-    def ask_many(self, queries: Iterable[Query], timeout: float | None = None) -> Iterator[tuple[int, Answer]]:
+    def ask_many(
+        self, queries: Iterable[Query], timeout: float | None = None
+    ) -> Iterator[tuple[int, Answer]]:
         """Decide many; gives (position, answer) as they finish. Leaving the loop early cancels the rest."""
         total = len(queries) if isinstance(queries, Sequence) else 0
         waiting, running, done = enumerate(queries), set[Asking](), 0

@@ -1,12 +1,12 @@
-"""Portfolio: an ordered tree of stages, `sequence` and `race`, over verifiers with options and time limits."""
+"""Portfolio: an ordered tree of stages, `sequence` and `race`, over verifiers with options and limits."""
 
 from __future__ import annotations
 
 import hashlib
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, field, is_dataclass
-from functools import cached_property
+from dataclasses import asdict, dataclass, field
+from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -42,8 +42,8 @@ class Member:
         return min(limits) if limits else None
 
     def describe(self) -> Mapping[str, object]:
-        options = self.verifier.options
-        plain = asdict(options) if is_dataclass(options) and not isinstance(options, type) else dict(options)
+        chosen = self.verifier
+        plain = dict(chosen.options) if isinstance(chosen, Choice) else asdict(chosen.options)
         limits = {"seconds": self.seconds, "share": self.share, "optional": self.optional}
         return {"verifier": self.name, "options": plain} | {k: v for k, v in limits.items() if v}
 
@@ -122,6 +122,11 @@ def choose(query: Query | None = None) -> Portfolio:
     This is the one place where features of a query (size, operators, domain, condition) may pick a different
     tree; so far every query gets the same.
     """
+    return _default()
+
+
+@cache
+def _default() -> Portfolio:
     from verifolio.portfolio_file import read_portfolio
 
     return read_portfolio(DEFAULT)

@@ -26,7 +26,8 @@ def read_portfolio(path: str | Path) -> Portfolio:
     try:
         data = path.read_bytes()
     except OSError as error:
-        raise InputError(str(path), "a portfolio file", str(error.strerror or error), "check the path") from None
+        got = str(error.strerror or error)
+        raise InputError(str(path), "a portfolio file", got, "check the path") from None
     if len(data) > MAX_BYTES:
         raise InputError(str(path), f"at most {MAX_BYTES} bytes", str(len(data)))
     try:
@@ -60,7 +61,7 @@ class _Reader:
         expected = "a stage: a mapping with `sequence`, `race` or `verifier`"
         self._stages += 1
         if depth > MAX_DEPTH or self._stages > MAX_STAGES:
-            raise InputError(self.where(node), f"{MAX_STAGES} stages, nested {MAX_DEPTH} deep, at most", "more")
+            raise InputError(self.where(node), f"at most {MAX_STAGES} stages, {MAX_DEPTH} deep", "more")
         if isinstance(node, yaml.ScalarNode) and node.value and node.tag.endswith(":str"):
             return Member(Choice(node.value, where=self.where(node)))
         if not isinstance(node, yaml.MappingNode) or not node.value:

@@ -86,7 +86,7 @@ def nearest_case(cases: tuple[Case, ...], x: Array) -> Case | None:
 
 
 def snap(case: Case, x: Array, ball: Ball | None) -> Float32 | None:
-    """The float32 point of the region's box nearest to x, pulled towards the ball's centre as far as needed."""
+    """The float32 point of the region's box nearest to x, pulled towards the ball's centre where needed."""
     lower, upper, _ = inward_float32(case)
     for shrink in _SHRINK:
         moved = x if ball is None else ball.centre + (1 - shrink) * (x - ball.centre)

@@ -86,7 +86,7 @@ class Walk:
         query: Query,
         portfolio: Portfolio,
         executor: Executor,
-        settings: Settings = Settings(),
+        settings: Settings,
         evidence: Evidence | None = None,
         report: Callable[[str], None] = lambda _: None,
     ) -> None:
@@ -192,7 +192,8 @@ class Walk:
     def _job(self, member: Member, seconds: float) -> Job:
         s = self.settings
         with self._lock:
-            known = Evidence(list(self.evidence.bounds), list(self.evidence.candidates), list(self.evidence.refuted))
+            e = self.evidence
+            known = Evidence(list(e.bounds), list(e.candidates), list(e.refuted))
         task = AttemptTask(self._light, member.verifier, known, s.seed, s.memory, s.cores, s.device)
         limit = None if math.isinf(seconds) else seconds
         return Job(run_attempt, task, Limits(limit, s.memory, s.cores, s.grace), self._affinity)
@@ -272,4 +273,3 @@ def summarise(verdicts: Sequence[Verdict], cancelled: bool) -> Verdict:
         return Verdict.CANCELLED
     kinds = set(verdicts)
     return kinds.pop() if len(kinds) == 1 else Verdict.UNKNOWN
-

@@ -34,8 +34,9 @@ CREATE TABLE IF NOT EXISTS portfolios (
     key TEXT PRIMARY KEY, name TEXT NOT NULL, tree TEXT NOT NULL
 );
 CREATE TABLE IF NOT EXISTS answers (
-    id INTEGER PRIMARY KEY, query TEXT NOT NULL REFERENCES queries, portfolio TEXT NOT NULL REFERENCES portfolios,
-    timeout REAL NOT NULL, memory INTEGER, cores INTEGER NOT NULL, seed INTEGER NOT NULL, device TEXT NOT NULL,
+    id INTEGER PRIMARY KEY, query TEXT NOT NULL REFERENCES queries,
+    portfolio TEXT NOT NULL REFERENCES portfolios, timeout REAL NOT NULL, memory INTEGER,
+    cores INTEGER NOT NULL, seed INTEGER NOT NULL, device TEXT NOT NULL,
     verdict TEXT NOT NULL, verifier TEXT NOT NULL, reason TEXT NOT NULL, flags TEXT NOT NULL,
     seconds REAL NOT NULL, bound REAL, stats TEXT NOT NULL,
     witness_x BLOB, witness_y BLOB, margins TEXT NOT NULL,
@@ -142,7 +143,10 @@ class Store:
             number = _insert(connection, "answers", _answer_row(query, answer, portfolio, settings))
             for position, attempt in enumerate(answer.attempts):
                 row = asdict(attempt) | {"answer": number, "position": position}
-                row |= {"stats": json.dumps(dict(attempt.stats), default=str), "verdict": attempt.verdict.value}
+                row |= {
+                    "stats": json.dumps(dict(attempt.stats), default=str),
+                    "verdict": attempt.verdict.value,
+                }
                 _insert(connection, "attempts", row)
         return number
 
@@ -167,7 +171,9 @@ def _query_row(query: Query) -> dict[str, object]:
     ball = query.ball
     described = None
     if ball is not None:
-        described = json.dumps({"centre": ball.centre.tolist(), "radius": ball.radius, "norm": str(ball.norm)})
+        described = json.dumps(
+            {"centre": ball.centre.tolist(), "radius": ball.radius, "norm": str(ball.norm)}
+        )
     return {
         "sha256": query.sha256,
         "name": query.name,
@@ -179,9 +185,7 @@ def _query_row(query: Query) -> dict[str, object]:
     }
 
 
-def _answer_row(
-    query: Query, answer: Answer, portfolio: Portfolio, settings: Settings
-) -> dict[str, object]:
+def _answer_row(query: Query, answer: Answer, portfolio: Portfolio, settings: Settings) -> dict[str, object]:
     witness = answer.witness
     return {
         "query": query.sha256,

@@ -6,7 +6,10 @@ import platform
 from functools import cache
 from importlib import metadata
 
-PACKAGES = ("verifolio", "numpy", "onnx", "onnxruntime", "torch", "highspy", "z3-solver", "ray", "gurobipy", "maraboupy")
+PACKAGES = (
+    *("verifolio", "numpy", "onnx", "onnxruntime", "torch"),
+    *("highspy", "z3-solver", "ray", "gurobipy", "maraboupy"),
+)
 
 
 @cache

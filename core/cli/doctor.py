@@ -88,7 +88,11 @@ def _plugins() -> list[Check]:
     if not checked[1]:
         return [*names, checked]
     states = [
-        (f"{p['kind']} {p['name']}", True, f"unavailable: {p['unavailable']}" if p["unavailable"] else "ready")
+        (
+            f"{p['kind']} {p['name']}",
+            True,
+            f"unavailable: {p['unavailable']}" if p["unavailable"] else "ready",
+        )
         for p in _inventory()
     ]
     return [*names, checked, *states]

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import traceback
-from typing import NoReturn
+from typing import Any, NoReturn
 
 DONE, BUG, BAD_INPUT, UNDECIDED, ALARM, INTERRUPTED = 0, 1, 2, 3, 4, 130
 DEBUG_VARIABLE = "VERIFOLIO_DEBUG"
@@ -26,7 +26,7 @@ def run(arguments: list[str]) -> int:
     from verifolio.cli.app import build_app
 
     # click is a package of its own or a part of typer, depending on the version; this is its ClickException
-    usage_error = typer.BadParameter.__mro__[2]
+    usage_error: Any = typer.BadParameter.__mro__[2]
     try:
         command = typer.main.get_command(build_app(arguments))
         result = command.main(arguments, prog_name="verifolio", standalone_mode=False)
@@ -34,7 +34,7 @@ def run(arguments: list[str]) -> int:
     except typer.Exit as leaving:
         return leaving.exit_code
     except usage_error as error:
-        error.show()  # type: ignore[attr-defined]
+        error.show()
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
         complain("interrupted")

@@ -13,7 +13,10 @@ if TYPE_CHECKING:
     from verifolio.portfolio import Portfolio
     from verifolio.query import Query
 
-Files = Annotated[list[str], typer.Argument(metavar="NETWORK... PROPERTY", help="ONNX files, then a VNN-LIB file.")]
+LANES = 64  # members that may race; workers only start when there is work for them
+Files = Annotated[
+    list[str], typer.Argument(metavar="NETWORK... PROPERTY", help="ONNX files, then a VNN-LIB file.")
+]
 
 
 def verify(
@@ -26,7 +29,9 @@ def verify(
     cores: Annotated[int, typer.Option(min=1, help="Cores per verifier.")] = 1,
     seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    counterexample: Annotated[str, typer.Option(help="Write the counterexample here (VNN-COMP format).")] = "",
+    counterexample: Annotated[
+        str, typer.Option(help="Write the counterexample here (VNN-COMP format).")
+    ] = "",
     store: Annotated[str, typer.Option(help="Look answers up here first and keep them (SQLite).")] = "",
     executor: Annotated[str, typer.Option(help="Where verifiers run: process, inline, ...")] = "process",
     device: Annotated[str, typer.Option(help="Where tensors live.")] = "cpu",
@@ -38,12 +43,13 @@ def verify(
     """
     from verifolio.hooks import executors
 
-    chosen = select_portfolio(verifier, portfolio, option or [])
     limits = {"timeout": timeout, "memory": int(memory * 2**30) or None, "cores": cores, "seed": seed}
-    place = executors().get(executor)(chosen.width)
+    place = executors().get(executor)(LANES)
     with place:
-        place.warm()
+        place.warm()  # workers start while this process is still importing and parsing
+        chosen = select_portfolio(verifier, portfolio, option or [])
         query = load_query(files)
+        place.warm(wait=True)  # not the query's time
         answer = decide(query, chosen, place, store, limits | {"device": device})
     finish(query, answer, as_json, counterexample)
 
@@ -67,7 +73,9 @@ def select_portfolio(verifier: str, portfolio: str, options: list[str]) -> Portf
     if verifier and portfolio:
         raise InputError("verify", "--verifier or --portfolio", "both")
     if options and not verifier:
-        raise InputError("--option", "a --verifier it belongs to", "none", "name one, or use a portfolio file")
+        raise InputError(
+            "--option", "a --verifier it belongs to", "none", "name one, or use a portfolio file"
+        )
     if verifier:
         return single(verifier, split_pairs(options))
     if portfolio:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -12,6 +13,13 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Check, show and convert property files.", no_args_is_help=True)
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+class Target(StrEnum):
+    """The versions that can be written."""
+
+    ONE = "1.0"
+    TWO = "2.0"
 
 
 @app.callback()
@@ -60,16 +68,13 @@ def show(file: Annotated[str, typer.Argument(help="A VNN-LIB file.")], as_json: 
 def convert(
     file: Annotated[str, typer.Argument(help="A VNN-LIB file.")],
     output: Annotated[str, typer.Option("--output", "-o", help="Write here instead of printing.")] = "",
-    to: Annotated[str, typer.Option(help="Version to write: 1.0 or 2.0.")] = "2.0",
+    to: Annotated[Target, typer.Option(help="Version to write.")] = Target.TWO,
 ) -> None:
     """Write the same property in the other version of VNN-LIB; the set stays exactly the same."""
     from verifolio.cli.output import say
-    from verifolio.errors import InputError
     from verifolio.vnnlib import write
 
-    if to not in ("1.0", "2.0"):
-        raise InputError("--to", "1.0 or 2.0", to)
-    text = write(read(file), version=to)
+    text = write(read(file), version="1.0" if to is Target.ONE else "2.0")
     if output:
         Path(output).write_text(text)
     else:

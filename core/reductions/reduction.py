@@ -103,10 +103,9 @@ class MixedRowsToIdentity(Reduction):
         from verifolio.encode.heads import identity_head
 
         inputs, outputs = problem.graph.input_size, problem.graph.output_size
-        disjuncts = tuple(
-            _sorted_rows(replace(r, column=np.where(r.column < inputs, r.column + inputs + outputs, r.column)))
-            for r in problem.disjuncts
-        )
+        copies = np.arange(inputs + outputs)
+        copies[:inputs] += inputs + outputs
+        disjuncts = tuple(_sorted_rows(replace(r, column=copies[r.column])) for r in problem.disjuncts)
         return (Problem(identity_head(problem.graph), problem.domain, disjuncts),)
 
 
@@ -141,7 +140,7 @@ class DisjunctsToMargin(Reduction):
 
 
 class BoundingBox(Reduction):
-    """The last resort for a ball: its bounding box. A proof carries over, a point may lie outside the ball."""
+    """The last resort for a ball: its bounding box. Proofs carry over, points may lie outside the ball."""
 
     name = "ball to bounding box"
 

@@ -46,6 +46,7 @@ class ProcessExecutor(Executor):
         super().__init__(workers, options)
         self._lock = threading.Lock()
         self._inboxes: dict[Ticket, list[object]] = {}
+        self._first: Ticket | None = None
         self._pool = Pool(workers, self.options.preload, self._deliver)
 
     def _deliver(self, ticket: Ticket, message: object) -> None:
@@ -63,8 +64,11 @@ class ProcessExecutor(Executor):
         by_ticket = {h.ticket: h for h in handles if isinstance(h, ProcessHandle)}
         return [by_ticket[t] for t in self._pool.wait(list(by_ticket), timeout)]
 
-    def warm(self) -> None:
-        self._pool.submit(Job(_nothing))
+    def warm(self, wait: bool = False) -> None:
+        if self._first is None:
+            self._first = self._pool.submit(Job(_nothing))
+        if wait:
+            self._first.wait()
 
     def close(self) -> None:
         self._pool.close()
