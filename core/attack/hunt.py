@@ -47,9 +47,13 @@ class Hunt:
 
     @property
     def done(self) -> bool:
-        """Whether to stop: out of time, all found, or one found where one is enough."""
-        found = not bool(self.open.all()) if self.first else not bool(self.open.any())
-        return found or self.budget.expired()
+        """Whether to stop: nothing left to find, or out of time."""
+        return self.complete or self.budget.expired()
+
+    @property
+    def complete(self) -> bool:
+        """Whether all problems are closed, or one where one is enough."""
+        return not bool(self.open.all()) if self.first else not bool(self.open.any())
 
     def open_targets(self) -> Tensor:
         """Positions of targets whose problem is open, the most promising first."""
@@ -86,6 +90,8 @@ class Hunt:
         for t in torch.nonzero(low.isfinite()).ravel().tolist():
             owner = int(part.owner[t])
             point = x[t, lane[t]]
+            if self.complete:
+                return
             if not self.open[owner] or float(low[t]) > -self.depth[owner]:
                 continue
             if bool(inside(part.take(torch.tensor([t])), point[None, None])) and self.offer(owner, point):
@@ -103,7 +109,7 @@ class Hunt:
         for t, lane in self._by_depth(part, x, near):
             owner = int(part.owner[t])
             tried[owner] = tried.get(owner, 0) + 1
-            if self.open[owner] and tried[owner] <= OFFERS:
+            if self.open[owner] and tried[owner] <= OFFERS and not self.complete:
                 self.offer(owner, x[t, lane])
 
     @torch.no_grad()
@@ -127,7 +133,11 @@ class Hunt:
             self.pool = torch.cat([self.pool, self.targets.lower[:, None].expand(-1, grow, -1)], 1)
             blank = self.pool_worst.new_full((len(self.targets), grow), math.inf)
             self.pool_worst = torch.cat([self.pool_worst, blank], 1)
-        every = torch.cat([self.pool_worst[index], torch.nan_to_num(worst, nan=math.inf)], 1)
+        worst = torch.nan_to_num(worst, nan=math.inf)
+        if worst.shape[1] > 4 * size:
+            worst, which = worst.topk(4 * size, dim=1, largest=False)
+            x = x.gather(1, which[..., None].expand(-1, -1, x.shape[-1]))
+        every = torch.cat([self.pool_worst[index], worst], 1)
         ordered, order = every.sort(dim=1, stable=True)
         repeated = torch.zeros_like(ordered, dtype=torch.bool)
         repeated[:, 1:] = (ordered[:, 1:] == ordered[:, :-1]) & ordered[:, 1:].isfinite()

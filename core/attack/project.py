@@ -15,18 +15,17 @@ SPARSE = 0.1
 def project(targets: Targets, x: Tensor) -> Tensor:
     """The points (T, S, n) moved into the box and, nearly orthogonally, into the ball."""
     low, high = targets.lower[:, None], targets.upper[:, None]
-    x = torch.minimum(torch.maximum(x, low), high)
     if targets.centre is None or targets.radius is None:
-        return x
+        return torch.minimum(torch.maximum(x, low), high)
     centre, radius = targets.centre[:, None], targets.radius[:, None]
     for _ in range(ROUNDS):  # alternating projections reach the intersection of two convex sets
         shift = x - centre
         outside = _norm(shift, targets.norm) > radius
-        if not bool(outside.any()):
-            return x
         shrunk = _shrink_l1(shift, radius) if targets.norm == 1 else _shrink_l2(shift, radius)
         x = torch.where(outside[..., None], centre + INSIDE * shrunk, x)
         x = torch.minimum(torch.maximum(x, low), high)
+        if not bool((_norm(x - centre, targets.norm) > radius).any()):
+            return x
     # what is still outside goes straight towards the centre (inside both sets if the box holds it)
     shift = x - centre
     factor = (INSIDE * radius / _norm(shift, targets.norm).clamp_min(1e-30)).clamp(max=1.0)

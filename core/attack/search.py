@@ -22,6 +22,9 @@ from verifolio.budget import Budget
 from verifolio.problem import Problem, finite
 
 Array = NDArray[np.float64]
+SAMPLED_FIRST = 32
+FEW = 20  # from here on samples thin out
+SAMPLE_PRODUCTS = 2e10  # multiplications spent on samples alone
 
 
 @dataclass(frozen=True)
@@ -157,6 +160,8 @@ class _Attack:
                 return
             self._descend_all(number)
             if self.few and not self.hunt.done:
+                if number == 0:
+                    self._sample_all()
                 self._evolve_all(number)
 
     def _chunks(self, lanes: int) -> Iterator[Tensor]:
@@ -180,12 +185,29 @@ class _Attack:
         count = len(self.hunt.targets)
         self._rescale(draw(self.hunt.targets, 32, self.random) if count * 32 <= 4096 else None)
         self._evaluate(corners, corners(self.hunt.targets.take(torch.tensor([0]))).shape[1])
-        budget = 5e9 / self.cost.products / count if self.few else 32
-        left = int(min(self.settings.samples, max(32, budget)))
-        while left > 0 and not self.hunt.done:
-            size = min(left, max(1, self.cost.batch // count), 8192)
-            self._evaluate(lambda part, size=size: draw(part, size, self.random), size)  # type: ignore[misc]
-            left -= size
+        self._evaluate(lambda part: draw(part, SAMPLED_FIRST, self.random), SAMPLED_FIRST)
+
+    @torch.no_grad()
+    def _sample_all(self) -> None:
+        """Many random points of each open problem, shared by all its targets."""
+        index = self.hunt.open_targets()
+        owners = self.hunt.targets.owner[index]
+        problems = owners.unique().tolist()
+        affordable = min(self.settings.samples, SAMPLE_PRODUCTS / self.cost.products / len(problems))
+        for owner in problems:
+            group = index[owners == owner]
+            part = self.hunt.targets.take(group)
+            free = int((part.width[0] > 0).sum())
+            left = int(affordable * min(1.0, FEW / max(1, free)))
+            watch, size = self.hunt.watch(group), min(self.cost.batch, max(1, 2_000_000 // len(group)))
+            while left > 0 and not self.hunt.done and bool(self.hunt.open[owner]):
+                x = draw(part.take(torch.tensor([0])), min(left, size), self.random)
+                y = outputs(self.hunt.module, x).expand(len(part), -1, -1)
+                x = x.expand(len(part), -1, -1)
+                values = part.values(x, y)
+                watch(x, values, values.amax(-1))
+                self.hunt.settle(group, x, values.amax(-1))
+                left -= size
 
     @torch.no_grad()
     def _rescale(self, x: Tensor | None) -> None:
