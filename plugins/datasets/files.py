@@ -132,7 +132,7 @@ def _pick(arrays: Mapping[str, NDArray[Any]], keys: tuple[str, ...], split: str)
 
 def make_dataset(path: Path, split: str, images: NDArray[Any], labels: NDArray[Any] | None) -> Dataset:
     """A data set from arrays of any numeric type; the first axis counts the inputs."""
-    if images.ndim < 2 or images.dtype.kind not in "fiub" or images[0].size == 0:
+    if images.ndim < 2 or images.dtype.kind not in "fiub" or images.size == 0:
         got = f"{images.dtype} of shape {images.shape}"
         raise InputError(str(path), "numbers with one input per row", got, "save inputs along the first axis")
     scale = 255.0 if images.dtype == np.uint8 else 1.0
