@@ -96,12 +96,17 @@ def _case(lower: ExactNumbers, upper: ExactNumbers, input_rows: Rows, disjuncts:
 
 
 def _bounds(values: ArrayLike | Sequence[Fraction | Decimal]) -> ExactNumbers:
-    if isinstance(values, Sequence) and any(isinstance(value, Fraction | Decimal) for value in values):
-        return ExactNumbers([value if isinstance(value, Decimal) else Fraction(value) for value in values])
-    array = np.array(values, dtype=np.float64).reshape(-1)
-    if not np.isfinite(array).all():
+    try:
+        if isinstance(values, Sequence) and any(isinstance(value, Fraction | Decimal) for value in values):
+            exact = [value if isinstance(value, Decimal) else Fraction(value) for value in values]
+            numbers = ExactNumbers(exact)
+        else:
+            numbers = ExactNumbers(np.array(values, dtype=np.float64).reshape(-1))
+    except (ArithmeticError, ValueError, TypeError) as error:
+        raise VnnlibError("<case>", 0, 0, "finite bounds", str(error), "give one number per input") from error
+    if not (np.isfinite(numbers.below).all() and np.isfinite(numbers.above).all()):
         raise VnnlibError("<case>", 0, 0, "finite bounds", "inf or nan", "every input needs both bounds")
-    return ExactNumbers(array)
+    return numbers
 
 
 def _exact(values: Sequence[Fraction]) -> ExactNumbers:

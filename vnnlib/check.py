@@ -52,7 +52,7 @@ def check_cases(cases: Sequence[Case], x: NDArray[np.float64], y: NDArray[np.flo
     best = Check(False, None, None, (), math.inf, False)
     rank = (-math.inf, -math.inf)
     for index, case in enumerate(cases):
-        violation, tolerated = _input_violation(case, x, ulp=ulp)
+        violation, tolerated = _input_violation(case, x)
         inside = violation == 0.0 or (tolerated and ulp)
         if not inside and -violation < rank[0]:
             continue
@@ -67,7 +67,7 @@ def check_cases(cases: Sequence[Case], x: NDArray[np.float64], y: NDArray[np.flo
     return best
 
 
-def _input_violation(case: Case, x: NDArray[np.float64], *, ulp: bool) -> tuple[float, bool]:
+def _input_violation(case: Case, x: NDArray[np.float64]) -> tuple[float, bool]:
     """The largest violation, and whether only missing float32 values are to blame for all of it."""
     if not np.isfinite(x).all():
         return math.inf, False

@@ -18,7 +18,8 @@ class Expander:
         self._source = source
         self._linearizer = linearizer
         self._input_size = input_size
-        self._limit = EXTRA_ATOMS + len(source.text) // 8
+        self._limit = EXTRA_ATOMS + len(source.text)
+        self._spent = 0
 
     def clauses(self, node: Apply) -> list[Clause]:
         """The clauses of a formula; none means false, an empty clause means true."""
@@ -27,18 +28,23 @@ class Expander:
                 clause for part in node.arguments if isinstance(part, Apply) for clause in self.clauses(part)
             ]
         if node.operator == "and":
-            parts = [self.clauses(part) for part in node.arguments if isinstance(part, Apply)]
-            return self.product(node.offset, parts)
+            return self.product(
+                node.offset, [self.clauses(part) for part in node.arguments if isinstance(part, Apply)]
+            )
         return self._linearizer.comparison(node)
 
     def product(self, offset: int, parts: Sequence[list[Clause]]) -> list[Clause]:
         """All ways to take one clause of each part."""
-        common = tuple(atom for part in parts if len(part) == 1 for atom in part[0])
-        result: list[Clause] = [common]
+        common: list[Constraint] = []
+        choices = []
         for part in parts:
             if len(part) == 1:
-                continue
-            self._check(offset, result, part)
+                common.extend(part[0])
+            else:
+                choices.append(part)
+        result: list[Clause] = [tuple(common)]
+        for part in choices:
+            self._spend(offset, result, part)
             result = [left + right for left in result for right in part]
         return result
 
@@ -46,13 +52,15 @@ class Expander:
         """Whether the clauses speak about inputs only."""
         return all(is_input(atom, self._input_size) for clause in clauses for atom in clause)
 
-    def _check(self, offset: int, left: list[Clause], right: list[Clause]) -> None:
+    def _spend(self, offset: int, left: list[Clause], right: list[Clause]) -> None:
+        """Count what a product will hold before it is made; the limit is for all products together."""
         atoms = sum(map(len, left)) * len(right) + sum(map(len, right)) * len(left)
-        if max(atoms, len(left) * len(right)) > self._limit:
+        self._spent += max(atoms, len(left) * len(right))
+        if self._spent > self._limit:
             raise self._source.error(
                 offset,
                 expected=f"a disjunctive form of at most {self._limit} comparisons",
-                got=f"{atoms}",
+                got=f"{self._spent}",
                 remedy="write fewer nested disjunctions or split the property",
             )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from decimal import Decimal
+from decimal import Context, Decimal
 from fractions import Fraction
 from typing import TypeAlias, overload
 
@@ -14,7 +14,8 @@ from numpy.typing import NDArray
 
 Exact: TypeAlias = Decimal | Fraction
 MAX_DOUBLE = Fraction(float(np.finfo(np.float64).max))
-MAX_LENGTH = 2000  # digits of a number, and its exponent: keeps exact arithmetic on hostile text cheap
+MAX_LENGTH = 6100  # digits of a number, and its exponent: keeps exact arithmetic on hostile text cheap
+_WIDE = Context(prec=100_000)  # more digits than any number here, so that nothing is rounded
 _NUMBER = re.compile(r"[-+]?+(?:\d++(?:\.\d*+)?+|\.\d++)(?:[eE]([-+]?+\d{1,9}))?+", re.ASCII)
 
 
@@ -48,6 +49,7 @@ class ExactNumbers(Sequence[Fraction]):
     """
 
     __slots__ = ("_values", "above", "below")
+    _values: Sequence[Exact | float] | NDArray[np.float64]
     below: NDArray[np.float64]
     above: NDArray[np.float64]
 
@@ -66,6 +68,16 @@ class ExactNumbers(Sequence[Fraction]):
                 self.above[position] = math.nextafter(double, math.inf)
         frozen(self.below)
         frozen(self.above)
+
+    def split(self, size: int) -> list[ExactNumbers]:
+        """Consecutive pieces of one size, sharing the arrays."""
+        pieces = []
+        for start in range(0, len(self._values), size):
+            piece = ExactNumbers.__new__(ExactNumbers)
+            part = slice(start, start + size)
+            piece._values, piece.below, piece.above = self._values[part], self.below[part], self.above[part]
+            pieces.append(piece)
+        return pieces
 
     def __len__(self) -> int:
         return len(self._values)
@@ -107,5 +119,5 @@ def _fraction_text(value: Fraction) -> str | None:
     if rest != 1:
         return None
     places = max(twos, fives, 1)
-    digits = str(abs(value.numerator) * 10**places // value.denominator).rjust(places + 1, "0")
-    return f"{'-' if value < 0 else ''}{digits[:-places]}.{digits[-places:]}"
+    digits = Decimal(value.numerator * (10**places // value.denominator))
+    return format(digits.scaleb(-places, _WIDE), "f")

@@ -13,7 +13,7 @@ from verifolio.vnnlib.source import Source
 from verifolio.vnnlib.symbols import Symbols
 from verifolio.vnnlib.tree import Apply, Atom, Expression
 
-MAX_BITS = 12_000  # of numerators and denominators: hostile products stay cheap, honest ones never get there
+MAX_BITS = 6_000  # of numerators and denominators: hostile products stay cheap, honest ones never get there
 _FLIP = {"<=": ">=", ">=": "<=", "<": ">", ">": "<", "=": "=", "==": "==", "!=": "!="}
 _PARTS: dict[str, tuple[str, ...]] = {
     **{operator: (operator,) for operator in ("<=", ">=", "<", ">")},

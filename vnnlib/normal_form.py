@@ -8,6 +8,7 @@ from fractions import Fraction
 from pathlib import Path
 
 from verifolio.vnnlib.case import Case, case_of_exact
+from verifolio.vnnlib.derive import derive_bounds
 from verifolio.vnnlib.dnf import Expander, is_input
 from verifolio.vnnlib.errors import VnnlibError
 from verifolio.vnnlib.exact import Exact, ExactNumbers
@@ -19,7 +20,6 @@ from verifolio.vnnlib.symbols import Symbols
 from verifolio.vnnlib.tree import Document
 
 MAX_BOX_NUMBERS = 50_000_000
-_PASSES = 8
 
 
 def load(path: Path | str) -> Specification:
@@ -123,20 +123,35 @@ class _Normaliser:
                 _, known = groups.setdefault(region.key, (region, {}))
                 known.update(disjuncts)
         self._check_size(len(groups) * self._symbols.input_size)
-        return [self._case(region, tuple(disjuncts)) for region, disjuncts in groups.values()]
+        return self._boxes(list(groups.values()))
 
-    def _case(self, region: _Region, disjuncts: tuple[Rows, ...]) -> Case:
+    def _boxes(self, groups: list[tuple[_Region, dict[Rows, None]]]) -> list[Case]:
+        """Round all bounds in one go, because files hold thousands of small regions."""
+        size = self._symbols.input_size
+        lowers: list[Exact] = []
+        uppers: list[Exact] = []
+        for region, _ in groups:
+            lower, upper = self._bounds(region)
+            lowers.extend([lower[i] for i in range(size)])
+            uppers.extend([upper[i] for i in range(size)])
+        pairs = zip(ExactNumbers(lowers).split(size), ExactNumbers(uppers).split(size), strict=True)
+        cases = []
+        for (region, disjuncts), (exact_lower, exact_upper) in zip(groups, pairs, strict=True):
+            rows = {**self._base.rows, **region.rows}
+            input_rows = pack_rows(rows) if rows else TRUE
+            cases.append(case_of_exact(exact_lower, exact_upper, input_rows, tuple(disjuncts)))
+        return cases
+
+    def _bounds(self, region: _Region) -> tuple[dict[int, Exact], dict[int, Exact]]:
+        """The bounds of every input; an error where one is missing and no row implies it."""
         lower, upper = {**self._base.lower, **region.lower}, {**self._base.upper, **region.upper}
-        rows = list({**self._base.rows, **region.rows})
         size = self._symbols.input_size
         if len(lower) < size or len(upper) < size:
-            _derive_bounds(rows, lower, upper)
+            derive_bounds([*self._base.rows, *region.rows], lower, upper)
         for bounds, side in ((lower, "lower"), (upper, "upper")):
             if len(bounds) < size:
                 raise self._unbounded(next(i for i in range(size) if i not in bounds), side)
-        exact_lower = ExactNumbers([lower[i] for i in range(size)])
-        exact_upper = ExactNumbers([upper[i] for i in range(size)])
-        return case_of_exact(exact_lower, exact_upper, pack_rows(rows) if rows else TRUE, disjuncts)
+        return lower, upper
 
     def _check_size(self, numbers: int) -> None:
         if numbers > MAX_BOX_NUMBERS:
@@ -168,32 +183,3 @@ def _split(clause: Clause, input_size: int) -> tuple[Clause, list[LinearRow]]:
         else:
             inputs.append(constraint)
     return tuple(inputs), rows
-
-
-def _derive_bounds(rows: list[LinearRow], lower: dict[int, Exact], upper: dict[int, Exact]) -> None:
-    """Add bounds that rows over inputs imply for inputs without their own, such as X_g = X_f."""
-    for _ in range(_PASSES):
-        found = False
-        for row in rows:
-            for column, coefficient in row.terms:
-                bounds = upper if coefficient > 0 else lower
-                if column in bounds:
-                    continue
-                rest = _least(row, column, lower, upper)
-                if rest is not None:
-                    bounds[column] = (row.rhs - rest) / coefficient
-                    found = True
-        if not found:
-            return
-
-
-def _least(row: LinearRow, skipped: int, lower: dict[int, Exact], upper: dict[int, Exact]) -> Fraction | None:
-    """The least value of a row's other terms over the bounds known so far."""
-    total = Fraction(0)
-    for column, coefficient in row.terms:
-        if column != skipped:
-            bound = (lower if coefficient > 0 else upper).get(column)
-            if bound is None:
-                return None
-            total += coefficient * Fraction(bound)
-    return total

@@ -101,6 +101,13 @@ def test_exploding_disjunctions_are_refused() -> None:
     choice = "(or (<= Y_0 1) (<= Y_0 2))"
     assert "a disjunctive form of at most" in str(failure(HEAD + BOX + f"(assert (and {choice * 40}))"))
     assert "a disjunctive form of at most" in str(failure(HEAD + BOX + f"(assert {choice})" * 40))
+    many = f"(assert (or {f'(and {choice * 15})' * 50}))"  # each fits, all together do not
+    assert "a disjunctive form of at most" in str(failure(HEAD + BOX + many))
+
+
+def test_implied_bounds_beyond_doubles_do_not_count() -> None:
+    text = HEAD + BOX.replace("X_0 1)", "X_0 1e308)") + "(declare-const X_1 Real)(assert (>= X_1 0))"
+    assert "X_1 has no upper bound" in str(failure(text + "(assert (<= X_1 (* 10 X_0)))"))
 
 
 def test_hostile_products_are_refused() -> None:

@@ -42,7 +42,7 @@ def truth(dnfs: list[Any], values: dict[str, float]) -> bool:
 
     def value(expression: Any) -> float:
         linear = expression.to_linear_expr()
-        return float(linear.constant) + sum(term.coeff * values[term.var_name] for term in linear.terms)
+        return float(linear.constant + sum(term.coeff * values[term.var_name] for term in linear.terms))
 
     def compare(node: Any) -> bool:
         return bool(COMPARE[type(node).__name__](value(node.lhs), value(node.rhs)))

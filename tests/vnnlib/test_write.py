@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from collections.abc import Callable
 from fractions import Fraction
 
@@ -70,6 +71,18 @@ def test_fractions_without_decimal_form(assert_same: Same) -> None:
     again = loads(write(specification, "2.0"))
     assert list(again.cases[0].exact_upper) == [Fraction(2, 7)]
     assert again.check([0.2], [1 / 3]).holds == specification.check([0.2], [1 / 3]).holds
+
+
+def test_very_long_numbers(assert_same: Same) -> None:
+    digits = "0." + "123456789" * 600
+    text = f"(declare-const X_0 Real)(declare-const Y_0 Real)(assert (<= -{digits} X_0 {digits}))"
+    specification = loads(text + f"(assert (< X_0 {digits}))(assert (<= Y_0 {digits}))")
+    assert_same(specification, loads(write(specification, "2.0")))
+
+
+def test_specifications_cross_process_borders(assert_same: Same) -> None:
+    specification = loads(V1)
+    assert_same(specification, pickle.loads(pickle.dumps(specification)))  # noqa: S301
 
 
 def test_two_networks_have_no_first_version() -> None:
