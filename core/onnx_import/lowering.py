@@ -28,8 +28,8 @@ from verifolio.graph.ops import (
 from verifolio.onnx_import import exact
 from verifolio.onnx_import.values import Known, Malformed, Shape, Value, View, known
 
-MAX_TENSOR = 2**25
-MAX_TOTAL = 2**28
+MAX_TENSOR = 2**24
+MAX_TOTAL = 2**27
 _WEIGHTS = ("value", "weight", "bias", "error", "weight_error", "bias_error")
 
 
@@ -44,12 +44,16 @@ class Lowering:
 
     def charge(self, shape: Shape | int) -> None:
         """Count a tensor about to be made; refuse bombs before they are allocated."""
-        size = shape if isinstance(shape, int) else math.prod(shape)
-        self.spent += size
-        if size > MAX_TENSOR:
-            raise Malformed(f"tensors of at most {MAX_TENSOR} numbers", f"{size}")
+        self.spent += self.check(shape)
         if self.spent > MAX_TOTAL:
             raise Malformed(f"a network of at most {MAX_TOTAL} numbers in all tensors together", "more")
+
+    def check(self, shape: Shape | int) -> int:
+        """The size of a tensor, refused when it alone is too large."""
+        size = shape if isinstance(shape, int) else math.prod(shape)
+        if size > MAX_TENSOR:
+            raise Malformed(f"tensors of at most {MAX_TENSOR} numbers", f"{size}")
+        return size
 
     def size(self, node: int) -> int:
         return self.builder.nodes[node].op.size
@@ -125,12 +129,12 @@ class Lowering:
         return nodes, lead.index
 
     def common_shape(self, *values: Value) -> Shape:
-        """The broadcast shape, checked and charged before anything is made."""
+        """The broadcast shape, checked before anything is made."""
         try:
             shape = np.broadcast_shapes(*(v.shape for v in values))
         except ValueError:
             raise Malformed("shapes that broadcast", " and ".join(str(v.shape) for v in values)) from None
-        self.charge(shape)
+        self.check(shape)
         return shape
 
     def broadcast(self, *views: View) -> list[View]:
@@ -248,7 +252,6 @@ class Lowering:
             node = self.flat(view)
         elif not (index.size == size and np.array_equal(index, np.arange(size))):
             keep = index >= 0
-            self.charge(outputs * size)
             numbers = _columns(numbers, index, keep, size)
             error = None if error is None else _columns(error, index, keep, size)
         offset = known(np.zeros(outputs)) if bias is None else bias.broadcast((outputs,))

@@ -30,8 +30,9 @@ def _restore(result: View, x: View, order: tuple[int, ...]) -> View:
 def _differences(low: Lowering, rows: View) -> View:
     """x_j - x_i for all j other than i, with shape (rows, i, j)."""
     n = rows.shape[1]
-    others = np.array([[j for j in range(n) if j != i] for i in range(n)], np.int64)
     low.charge(rows.shape[0] * n * (n - 1))
+    position = np.arange(n - 1)[None]
+    others = position + (position >= np.arange(n)[:, None])  # all indices but the row's own
     own = View(rows.node, np.broadcast_to(rows.index[:, :, None], (rows.shape[0], n, n - 1)))
     return low.sum((1.0, -1.0), rows.moved(lambda a: a[:, others]), own)
 
