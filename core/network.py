@@ -89,19 +89,26 @@ class Network:
         return np.concatenate([np.asarray(r, np.float32).ravel() for r in results])
 
 
-def read_model(path: Path) -> bytes:
-    """The bytes of an ONNX file, decompressed where its name ends in .gz."""
-    import gzip
+MAX_MODEL = 1 << 30
 
-    data = path.read_bytes()
+
+def read_model(path: Path) -> bytes:
+    """The bytes of an ONNX file, decompressed (to at most a gigabyte) where its name ends in .gz."""
+    import gzip
+    import zlib
+
     if path.suffix != ".gz":
-        return data
+        return path.read_bytes()
     try:
-        return gzip.decompress(data)
-    except (OSError, EOFError) as error:
+        with gzip.open(path) as stream:
+            data = stream.read(MAX_MODEL + 1)
+    except (OSError, EOFError, zlib.error) as error:
         raise InputError(
             str(path), "a gzip file", str(error), "decompress it by hand to see what is wrong"
         ) from None
+    if len(data) > MAX_MODEL:
+        raise InputError(str(path), f"a model of at most {MAX_MODEL} bytes", "more", "is it a gzip bomb?")
+    return data
 
 
 @lru_cache(maxsize=16)
