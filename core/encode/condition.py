@@ -64,9 +64,10 @@ def margin_model(encoding: Encoding, domain: Domain, groups: Sequence[Rows], cut
     builder = work.builder
     expressions = [row_expression(work, rows) for rows in groups]
     shared = domain_expressions(work, domain)
-    least = [float(work.interval(e)[0].max()) for e in expressions]
-    floor = max([min(least), *(float(work.interval(e)[0].max()) for e in shared)])
-    ceiling = max(cutoff, floor)
+    least = min(_range(work, e)[0] for e in expressions)
+    floor = max([least, *(_range(work, e)[0] for e in shared)])
+    most = max(_range(work, e)[1] for e in [*expressions, *shared])
+    ceiling = max(min(cutoff, most), floor)
     margin = builder.add_columns(np.array([floor]), np.array([ceiling]))
     for expression in shared:
         _below_margin(work, expression, margin)
@@ -84,6 +85,12 @@ def margin_model(encoding: Encoding, domain: Domain, groups: Sequence[Rows], cut
     cost[margin] = 1.0
     model = builder.model(cost)
     return MarginModel(model, int(margin[0]), work.inputs, choice, np.flatnonzero(model.integer))
+
+
+def _range(work: Encoding, e: Expression) -> tuple[float, float]:
+    """Bounds of the largest of the rows; no rows at all are satisfied with room to spare."""
+    low, high = work.interval(e)
+    return (float(low.max()), float(high.max())) if e.size else (-1.0, -1.0)
 
 
 def _below_margin(

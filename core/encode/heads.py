@@ -96,7 +96,7 @@ def _norm(builder: GraphBuilder, ball: Ball) -> int:
         weight = sparse.csr_array(np.ones((1, 2 * size)))
         return builder.add(Sparse(1, np.zeros(1), weight), both)
     absolute = builder.add(Sum(size, (1.0, 1.0)), over, under)
-    return _tournament(builder, absolute, [list(range(size))], 1.0)
+    return extreme(builder, absolute, [list(range(size))], 1.0)
 
 
 def margin_head(graph: Graph, groups: Sequence[Rows], form: Literal["dnf", "cnf"] = "dnf") -> Graph:
@@ -126,8 +126,8 @@ def margin_head(graph: Graph, groups: Sequence[Rows], form: Literal["dnf", "cnf"
     starts = np.cumsum([0, *(rows.count for rows in groups)])
     members = [list(range(a, b)) for a, b in pairwise(starts)]
     inner = 1.0 if form == "dnf" else -1.0
-    each = _tournament(builder, margins, members, inner)
-    return builder.finish(_tournament(builder, each, [list(range(len(groups)))], -inner))
+    each = extreme(builder, margins, members, inner)
+    return builder.finish(extreme(builder, each, [list(range(len(groups)))], -inner))
 
 
 def margin_is_strict(groups: Sequence[Rows]) -> bool:
@@ -140,7 +140,7 @@ def _matrix(rows: Rows, shift: int, width: int) -> sparse.csr_array:
     return sparse.csr_array(sparse.coo_array(entries, shape=(rows.count, width)))
 
 
-def _tournament(builder: GraphBuilder, node: int, groups: Groups, sign: float) -> int:
+def extreme(builder: GraphBuilder, node: int, groups: Groups, sign: float) -> int:
     """The maximum (sign +1) or minimum (-1) of every group of entries of `node`, pair by pair."""
     while any(len(g) > 1 for g in groups):
         left: list[int] = []

@@ -13,8 +13,8 @@ from verifolio.encode.heads import (
     joint_head,
     margin_head,
     margin_is_strict,
-    sum_head,
     norm_head,
+    sum_head,
 )
 from verifolio.errors import InputError
 from verifolio.graph import Dense, Graph, GraphBuilder, Relu

@@ -1,0 +1,169 @@
+"""HiGHS behind the solver interface, and a hot-started linear program for bounds and branching."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import highspy
+import numpy as np
+
+from verifolio.encode.model import Array, Model
+
+from .solver import Result, Settings, Status, Watch
+
+LEAST_TOLERANCE = 1e-10
+
+
+def load(model: Model, settings: Settings, presolve: bool) -> Any:
+    """A HiGHS object holding the model."""
+    solver = highspy.Highs()
+    solver.setOptionValue("output_flag", False)
+    solver.setOptionValue("threads", max(settings.threads, 1))
+    solver.setOptionValue("random_seed", settings.seed % (2**31 - 1))
+    solver.setOptionValue("presolve", "choose" if presolve else "off")
+    tolerance = max(settings.tolerance, LEAST_TOLERANCE)
+    for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance", "mip_feasibility_tolerance"):
+        solver.setOptionValue(name, tolerance)
+    solver.setOptionValue("mip_rel_gap", 0.0)
+    solver.setOptionValue("mip_abs_gap", tolerance)
+    if np.isfinite(settings.seconds):
+        solver.setOptionValue("time_limit", max(settings.seconds, 0.0))
+    solver.passModel(_lp(model))
+    return solver
+
+
+def _lp(model: Model) -> Any:
+    lp = highspy.HighsLp()
+    lp.num_col_, lp.num_row_ = model.columns, model.rows
+    lp.col_cost_, lp.col_lower_, lp.col_upper_ = model.cost, model.lower, model.upper
+    lp.row_lower_, lp.row_upper_ = model.row_lower, model.row_upper
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+    lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = model.columns, model.rows
+    lp.a_matrix_.start_ = model.matrix.indptr.astype(np.int32)
+    lp.a_matrix_.index_ = model.matrix.indices.astype(np.int32)
+    lp.a_matrix_.value_ = model.matrix.data
+    if model.integer.any():
+        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
+        lp.integrality_ = [kinds[int(i)] for i in model.integer]
+    return lp
+
+
+class Highs:
+    """The default solver: free, and in the wheel."""
+
+    name = "highs"
+
+    def refuses(self, model: Model) -> str | None:
+        return None
+
+    def solve(self, model: Model, settings: Settings, watch: Watch) -> Result:
+        solver = load(model, settings, presolve=True)
+        best: list[tuple[float, Array]] = []
+
+        def improving(event: Any) -> None:
+            point = np.array(event.data_out.mip_solution, np.float64)
+            objective = float(event.data_out.objective_function_value)
+            best[:] = [(objective, point)]
+            if watch.incumbent(point, objective):
+                stopped.append(True)
+
+        def interrupt(event: Any) -> None:
+            bound = float(getattr(event.data_out, "mip_dual_bound", -np.inf))
+            if stopped or watch.tick(bound):
+                stopped.append(True)
+                event.interrupt()
+
+        def simplex(event: Any) -> None:
+            if stopped or watch.tick(-np.inf):
+                stopped.append(True)
+                event.interrupt()
+
+        stopped: list[bool] = []
+        solver.cbMipImprovingSolution.subscribe(improving)
+        solver.cbMipInterrupt.subscribe(interrupt)
+        solver.cbSimplexInterrupt.subscribe(simplex)
+        solver.solve()
+        return _result(solver, best, bool(stopped))
+
+
+def _result(solver: Any, best: list[tuple[float, Array]], stopped: bool) -> Result:
+    status = solver.getModelStatus()
+    info = solver.getInfo()
+    kinds = highspy.HighsModelStatus
+    nodes = int(info.mip_node_count)
+    if status == kinds.kInfeasible:
+        return Result(Status.INFEASIBLE, float("inf"), nodes=nodes)
+    bound = float(info.mip_dual_bound)
+    if not np.isfinite(bound):
+        bound = -np.inf
+    objective, point = best[0] if best else (float("inf"), None)
+    if status == kinds.kOptimal:
+        point = np.array(solver.getSolution().col_value, np.float64)
+        objective = float(info.objective_function_value)
+        return Result(Status.OPTIMAL, min(bound, objective), objective, point, nodes)
+    ended = stopped or status in (kinds.kTimeLimit, kinds.kInterrupt)
+    message = "" if ended else solver.modelStatusToString(status)
+    return Result(Status.STOPPED if ended else Status.FAILED, bound, objective, point, nodes, message)
+
+
+@dataclass(frozen=True, eq=False)
+class LpResult:
+    """`duals` belong to an optimum, `ray` proves infeasibility; either may be missing."""
+
+    status: Status
+    objective: float = float("nan")
+    point: Array | None = None
+    duals: Array | None = None
+    ray: Array | None = None
+
+
+class Lp:
+    """The relaxation of a model, solved again and again with other bounds or costs."""
+
+    def __init__(self, model: Model, settings: Settings) -> None:
+        self.model = model.relaxed()
+        self._solver = load(self.model, settings, presolve=False)
+
+    def set_bounds(self, lower: Array, upper: Array) -> None:
+        """Change the bounds of all columns that differ."""
+        changed = np.flatnonzero((lower != self.model.lower) | (upper != self.model.upper))
+        if len(changed):
+            columns = changed.astype(np.int32)
+            self._solver.changeColsBounds(len(columns), columns, lower[changed], upper[changed])
+            self.model = self.model.with_bounds(
+                changed.tolist(), lower[changed].tolist(), upper[changed].tolist()
+            )
+
+    def set_cost(self, cost: Array) -> None:
+        columns = np.arange(len(cost), dtype=np.int32)
+        self._solver.changeColsCost(len(cost), columns, cost)
+        self.model = self.model.minimising(cost)
+
+    def solve(self, seconds: float) -> LpResult:
+        """Solve from the last basis."""
+        solver = self._solver
+        if np.isfinite(seconds):
+            # HiGHS adds up the time of all runs of one object
+            solver.setOptionValue("time_limit", solver.getRunTime() + max(seconds, 1e-3))
+        solver.run()
+        status = solver.getModelStatus()
+        if status == highspy.HighsModelStatus.kOptimal:
+            found = solver.getSolution()
+            return LpResult(
+                Status.OPTIMAL,
+                float(solver.getInfo().objective_function_value),
+                np.array(found.col_value, np.float64),
+                np.array(found.row_dual, np.float64),
+            )
+        if status == highspy.HighsModelStatus.kInfeasible:
+            return LpResult(Status.INFEASIBLE, ray=self._ray())
+        ended = status in (highspy.HighsModelStatus.kTimeLimit, highspy.HighsModelStatus.kInterrupt)
+        return LpResult(Status.STOPPED if ended else Status.FAILED)
+
+    def _ray(self) -> Array | None:
+        answer = self._solver.getDualRay()
+        if len(answer) < 3 or not answer[1] or answer[2] is None:
+            return None
+        ray = np.array(answer[2], np.float64)
+        return ray if len(ray) == self.model.rows else None

@@ -1,0 +1,179 @@
+"""One target (a disjunct, or several in one model): relaxation, solver, tighter tolerances, certificate."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from verifolio.encode.condition import MarginModel, margin_model
+from verifolio.encode.model import Array
+from verifolio.encode.rows import Encoding, box
+from verifolio.encode.safe import proves_infeasible, safe_lower_bound
+from verifolio.problem import Problem
+from verifolio.verifier import Context
+from verifolio.vnnlib import Rows
+
+from .certify import prove
+from .highs import Lp
+from .options import MilpOptions
+from .solver import Result, Settings, Solver, Status, Watch
+
+POLL = 0.005
+BRANCHES = 20_000
+HINGES = "hinges on solver tolerance"
+
+
+@dataclass(eq=False)
+class Tally:
+    """What happened, for the answer's stats."""
+
+    solver: str = ""
+    nodes: int = 0
+    replays: int = 0
+    slack: float = 0.0
+    proofs: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """`bound` > 0: the target has no counterexample. `point`: one that replays. Otherwise `reason`."""
+
+    bound: float
+    point: Array | None = None
+    reason: str = ""
+
+
+class Search:
+    """Decides targets on one encoding."""
+
+    def __init__(
+        self, problem: Problem, encoding: Encoding, context: Context, options: MilpOptions, solver: Solver
+    ) -> None:
+        self.problem, self.encoding, self.context, self.options = problem, encoding, context, options
+        self.solver = solver
+        self.tally = Tally()
+        self._box = box(problem.domain)
+        self._accepted: Array | None = None
+        self._polled = 0.0
+
+    def decide(self, groups: Sequence[Rows]) -> Finding:
+        """Decide one target."""
+        root = self._root(groups)
+        if root.bound > 0 or root.point is not None:
+            return root
+        last = root
+        for tolerance in (self.options.tolerance, self.options.tight):
+            last = self._solve(groups, tolerance)
+            settled = last.bound > 0 or last.point is not None
+            if settled or self.context.budget.expired() or last.reason != HINGES:
+                break
+        wanted = {
+            "never": False,
+            "doubt": last.bound <= 0 and last.reason == HINGES,
+            "always": last.bound > 0,
+        }
+        if last.point is None and wanted[self.options.certify] and not self.context.budget.expired():
+            return self._certify(groups)
+        if last.bound > 0:
+            self.tally.proofs.append("solver bound beyond tolerance")
+        return last
+
+    def _settings(self, tolerance: float) -> Settings:
+        threads = self.options.threads or self.context.budget.cores
+        return Settings(tolerance, threads, self.context.budget.remaining, self.context.seed)
+
+    def _root(self, groups: Sequence[Rows]) -> Finding:
+        """The relaxation alone: its duals often prove the target, and size the tolerance slack."""
+        target = margin_model(self.encoding, self.problem.domain, groups, np.inf)
+        lp = Lp(target.model, self._settings(self.options.tight))
+        result = lp.solve(self.context.budget.remaining)
+        self.tally.slack = unit_slack(target, np.zeros(0))
+        if result.ray is not None and proves_infeasible(lp.model, result.ray):
+            self.tally.proofs.append("relaxation, certified")
+            return Finding(np.inf)
+        if result.duals is None or result.point is None:
+            return Finding(-np.inf, reason=f"the relaxation {result.status.value}")
+        self.tally.slack = unit_slack(target, result.duals)
+        bound = safe_lower_bound(lp.model, result.duals)
+        if bound > 0:
+            self.tally.proofs.append("relaxation, certified")
+            return Finding(bound)
+        return Finding(-np.inf, self._accepted if self._accept(result.point) else None)
+
+    def _solve(self, groups: Sequence[Rows], tolerance: float) -> Finding:
+        slack = tolerance * self.tally.slack
+        target = margin_model(self.encoding, self.problem.domain, groups, slack)
+        solver = self.solver
+        refusal = solver.refuses(target.model)
+        if refusal is not None:
+            from .highs import Highs
+
+            self.tally.notes.append(f"{solver.name}: {refusal}")
+            solver = self.solver = Highs()
+        seen = [-np.inf]
+
+        def tick(bound: float) -> bool:
+            seen[0] = max(seen[0], bound)
+            return bound > slack or self._expired()
+
+        result = solver.solve(target.model, self._settings(tolerance), Watch(self._incumbent, tick))
+        result = replace(result, bound=max(result.bound, seen[0]))
+        self.tally.solver, self.tally.nodes = solver.name, self.tally.nodes + result.nodes
+        return self._read(result, slack)
+
+    def _read(self, result: Result, slack: float) -> Finding:
+        if self._accepted is not None:
+            return Finding(-np.inf, self._accepted)
+        if result.status is Status.INFEASIBLE or result.bound > slack:
+            return Finding(slack)
+        if result.status is Status.STOPPED:
+            return Finding(-np.inf, reason="out of time" if self.context.budget.expired() else HINGES)
+        if result.status is Status.FAILED:
+            return Finding(-np.inf, reason=f"the solver ended with: {result.message or 'no solution'}")
+        return Finding(-np.inf, reason=HINGES)
+
+    def _certify(self, groups: Sequence[Rows]) -> Finding:
+        target = margin_model(self.encoding, self.problem.domain, groups, np.inf)
+        settings = self._settings(self.options.tight)
+        proof = prove(target, settings, self.context.budget, self._accept, BRANCHES)
+        self.tally.nodes += proof.nodes
+        if proof.point is not None:
+            return Finding(-np.inf, self._accepted)
+        if proof.bound > 0:
+            self.tally.proofs.append("branch and bound, certified")
+            return Finding(proof.bound)
+        return Finding(proof.bound, reason=f"{HINGES} ({proof.reason})")
+
+    def _incumbent(self, point: Array, objective: float) -> bool:
+        return self._accept(point)
+
+    def _accept(self, point: Array) -> bool:
+        """Replay the input part of a solution; the network's own rounding decides, not the solver's."""
+        x = np.clip(point[self.encoding.inputs], *self._box)
+        self.tally.replays += 1
+        if not self.context.check(x):
+            return False
+        self._accepted = x
+        return True
+
+    def _expired(self) -> bool:
+        now = time.monotonic()
+        if now - self._polled < POLL:
+            return False
+        self._polled = now
+        return self.context.budget.expired()
+
+
+def unit_slack(target: MarginModel, duals: Array) -> float:
+    """How far a claimed bound may lie from a true one, per unit of feasibility tolerance.
+
+    A dual infeasibility of one unit in column j is worth its range, a primal one in row i is worth |dual_i|
+    (both sides of the weak duality argument of `verifolio.encode.safe`). The factor 10 allows the duals of
+    other branches to be larger than those at the root.
+    """
+    ranges = target.model.upper - target.model.lower
+    return float(1.0 + ranges.sum() + 10.0 * np.abs(duals).sum())

@@ -1,0 +1,299 @@
+"""The verifier `milp` agrees with the truth, stops when told, and says what it cannot do."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from scipy.optimize import linprog
+
+from verifolio.answer import Verdict
+from verifolio.bounder import Bounders
+from verifolio.budget import Budget
+from verifolio.errors import InputError
+from verifolio.evidence import Evidence
+from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Relu
+from verifolio.graph.enclosure import enclose
+from verifolio.plugins.milp.options import MilpOptions
+from verifolio.plugins.milp.verifier import Milp
+from verifolio.problem import Ball, Domain, Problem, dense_rows
+from verifolio.registry import installed
+from verifolio.testing.generate import KINDS, Shape, generate, random_domain, random_graph
+from verifolio.testing.regions import linear_regions
+from verifolio.verifier import Context
+from verifolio.vnnlib import make_rows
+
+SEED = 3  # its counterexamples keep away from the centre of the box
+
+
+def checker(problem: Problem) -> Callable[[np.ndarray], bool]:
+    """A referee in doubles: inside the domain, and some disjunct holds."""
+
+    def check(x: np.ndarray) -> bool:
+        domain = problem.domain
+        if bool((x < domain.lower).any() or (x > domain.upper).any()):
+            return False
+        if domain.rows is not None:
+            a, _, rhs = dense_rows(domain.rows, len(x), 0)
+            if bool((a @ x > rhs).any()):
+                return False
+        if domain.ball is not None and domain.ball.distance(x) > domain.ball.radius:
+            return False
+        y = enclose(problem.graph, x)[0]
+        for rows in problem.disjuncts:
+            a, b, rhs = dense_rows(rows, len(x), len(y))
+            if bool((a @ x + b @ y <= rhs).all()):
+                return True
+        return False
+
+    return check
+
+
+def context(problem: Problem, seconds: float = 30.0, **more: object) -> Context:
+    return Context(budget=Budget(seconds), check=checker(problem), **more)  # type: ignore[arg-type]
+
+
+def dense(*layers: tuple[list[list[float]], list[float]]) -> Graph:
+    builder = GraphBuilder(len(layers[0][0][0]))
+    node = 0
+    for k, (weight, bias) in enumerate(layers):
+        if k:
+            node = builder.add(Relu(builder.nodes[node].op.size), node)
+        node = builder.add(Dense(len(bias), np.array(bias), np.array(weight)), node)
+    return builder.finish(node)
+
+
+@pytest.mark.parametrize("seed", range(16))
+@pytest.mark.parametrize("disjuncts", ["one", "joint"])
+def test_agrees_with_the_truth(seed: int, disjuncts: str) -> None:
+    rng = np.random.default_rng(seed)
+    kind = KINDS[seed % 4]
+    distance = float(rng.choice([1e-6, 1e-4, 1e-2, 1.0])) * (1 if seed % 2 else -1)
+    shape = Shape(
+        kind, inputs=4 if kind == "conv" else 2, width=2 if kind == "maxpool" else 3, depth=1 + seed % 2
+    )
+    made = generate(rng, shape, distance, disjuncts=1 + seed % 3, rows=1 + seed % 2, cuts=seed % 3 // 2)
+    options = MilpOptions(solver="highs", disjuncts=disjuncts)  # type: ignore[arg-type]
+    outcome = Milp(options).run(made.problem, context(made.problem))
+    assert outcome.verdict is made.expected, outcome.reason
+
+
+@pytest.mark.parametrize("distance", [1e-3, -1e-3])
+def test_every_proof_can_be_certified(distance: float) -> None:
+    made = generate(np.random.default_rng(8), Shape(width=4), distance, disjuncts=2)
+    options = MilpOptions(solver="highs", certify="always")
+    outcome = Milp(options).run(made.problem, context(made.problem))
+    assert outcome.verdict is made.expected
+    if distance < 0:
+        assert "certified" in str(outcome.stats["proof"])
+        assert "tolerance" not in str(outcome.stats["proof"])
+
+
+def test_gurobi_is_used_where_it_fits_and_agrees() -> None:
+    pytest.importorskip("gurobipy", reason="gurobipy is an extra")
+    from verifolio.plugins.milp.gurobi import licence_problem
+
+    if licence_problem() is not None:
+        pytest.skip(f"no Gurobi licence: {licence_problem()}")
+    for seed, distance in ((0, 1e-3), (1, -1e-3), (2, -0.1)):
+        made = generate(np.random.default_rng(seed), Shape(width=4), distance)
+        outcome = Milp(MilpOptions(solver="gurobi", tighten=0.0)).run(made.problem, context(made.problem))
+        assert outcome.verdict is made.expected
+        assert outcome.stats["solver"] in ("gurobi", "relaxation only")
+
+
+def test_a_model_beyond_the_free_licence_falls_back_with_the_reason() -> None:
+    pytest.importorskip("gurobipy", reason="gurobipy is an extra")
+    from verifolio.plugins.milp.gurobi import Gurobi, _size_limit, licence_problem
+
+    if licence_problem() is not None or _size_limit() is None:
+        pytest.skip("needs exactly the size-limited licence")
+    rng = np.random.default_rng(0)
+    graph = random_graph(rng, Shape(inputs=3, width=1500, depth=1, outputs=1))
+    problem = Problem(graph, Domain(np.full(3, -2.0), np.full(3, 2.0)), (make_rows([({3: 1.0}, -2.0)]),))
+    options = MilpOptions(solver="gurobi", tighten=0.0, certify="never")
+    outcome = Milp(options).run(problem, replace(context(problem, 4.0), check=lambda _: False))
+    assert outcome.verdict in (Verdict.TIMEOUT, Verdict.UNSAT, Verdict.UNKNOWN)
+    assert outcome.stats["solver"] == "highs"
+    assert "gurobi" in str(outcome.stats["note"])
+    assert Gurobi.name == "gurobi"
+
+
+def test_evidence_makes_big_m_tighter() -> None:
+    bounders = installed().all_bounders()
+    if not {"interval", "crown"} <= set(bounders):
+        pytest.skip("needs the bounders interval and crown")
+    rng = np.random.default_rng(1)
+    graph = random_graph(rng, Shape(inputs=4, width=12, depth=3))
+    domain = Domain(np.full(4, -0.1), np.full(4, 0.1))
+    problem = Problem(graph, domain, (make_rows([({4: 1.0}, -100.0)]),))
+    options = MilpOptions(solver="highs", bounder="interval", tighten=0.0)
+    alone = Milp(options).run(problem, context(problem, bounders=bounders))
+    evidence = Evidence()
+    evidence.add_bounds(bounders["crown"].bound([problem])[0])
+    informed = Milp(options).run(problem, context(problem, bounders=bounders, evidence=evidence))
+    assert float(informed.stats["big_m"]) < 0.9 * float(alone.stats["big_m"])
+    assert int(informed.stats["unstable"]) <= int(alone.stats["unstable"])
+
+
+def test_linear_programs_tighten_and_feed_the_evidence() -> None:
+    rng = np.random.default_rng(2)
+    graph = random_graph(rng, Shape(inputs=3, width=8, depth=2))
+    problem = Problem(graph, random_domain(rng, 3), (make_rows([({3: 1.0}, -100.0)]),))
+    loose = Milp(MilpOptions(solver="highs", tighten=0.0)).run(problem, context(problem))
+    evidence = Evidence()
+    tight = Milp(MilpOptions(solver="highs")).run(problem, context(problem, evidence=evidence))
+    assert float(tight.stats["big_m"]) < float(loose.stats["big_m"])
+    (bounds,) = evidence.bounds
+    for x in rng.uniform(problem.domain.lower, problem.domain.upper, (200, 3)):
+        prefix = Graph(graph.nodes, max(bounds.lower))
+        value = enclose(prefix, x)[0]
+        assert bool((value >= bounds.lower[prefix.output] - 1e-9).all())
+        assert bool((value <= bounds.upper[prefix.output] + 1e-9).all())
+
+
+def test_an_unknown_bounder_is_named() -> None:
+    made = generate(np.random.default_rng(0), Shape(), None)
+    with pytest.raises(InputError, match="bounder"):
+        Milp(MilpOptions(bounder="nobody")).run(made.problem, context(made.problem, bounders=Bounders({})))
+
+
+@pytest.mark.parametrize("norm", [1.0, np.inf])
+@pytest.mark.parametrize("solver", ["highs", "auto"])
+def test_minimise_finds_the_closest_counterexample(norm: float, solver: str) -> None:
+    made = generate(np.random.default_rng(SEED), Shape(width=4), 0.2, disjuncts=2)
+    domain = made.problem.domain
+    ball = Ball((domain.lower + domain.upper) / 2, 4.0, norm)
+    outcome = Milp(MilpOptions(solver=solver)).minimise(made.problem, ball, context(made.problem))  # type: ignore[arg-type]
+    truth = closest_distance(made.problem, ball)
+    assert truth > 0.01
+    assert outcome.point is not None and outcome.distance is not None
+    assert outcome.distance <= truth + 1e-9
+    assert outcome.distance == pytest.approx(truth, abs=1e-4)
+    assert ball.distance(outcome.point) == pytest.approx(truth, abs=1e-4)
+
+
+def closest_distance(problem: Problem, ball: Ball) -> float:
+    """By linear programs, one per linear region and disjunct."""
+    size, best = problem.domain.size, np.inf
+    eye, zero = np.eye(size), np.zeros((size, size))
+    total = np.ones(size) if ball.norm == 1 else np.zeros(size)
+    cost = np.concatenate([np.zeros(size), total, [0.0 if ball.norm == 1 else 1.0]])
+    box = [*zip(problem.domain.lower, problem.domain.upper, strict=True), *[(0, None)] * (size + 1)]
+    for region in linear_regions(problem):
+        for rows in problem.disjuncts:
+            a, b, rhs = dense_rows(rows, size, problem.graph.output_size)
+            m = a + b @ region.output.matrix
+            sides = [[m, np.zeros((len(rhs), size + 1))]]
+            limits = [rhs - b @ region.output.constant]
+            sides.append([region.sides, np.zeros((len(region.limits), size + 1))])
+            limits.append(region.limits)
+            for sign in (1.0, -1.0):
+                sides.append([sign * eye, np.hstack([-eye, np.zeros((size, 1))])])
+                limits.append(sign * ball.centre)
+            sides.append([zero, np.hstack([eye, -np.ones((size, 1))])])
+            limits.append(np.zeros(size) if ball.norm != 1 else np.full(size, 1e6))
+            answer = linprog(cost, np.block(sides), np.concatenate(limits), bounds=box)
+            best = min(best, float(answer.fun)) if answer.status == 0 else best
+    return best
+
+
+def test_minimise_proves_that_a_small_ball_holds_none() -> None:
+    made = generate(np.random.default_rng(SEED), Shape(width=4), 0.2, disjuncts=2)
+    domain = made.problem.domain
+    centre = (domain.lower + domain.upper) / 2
+    ball = Ball(centre, 0.9 * closest_distance(made.problem, Ball(centre, 9.0, np.inf)), np.inf)
+    outcome = Milp().minimise(made.problem, ball, context(made.problem))
+    assert outcome.verdict is Verdict.UNSAT
+    assert outcome.distance == ball.radius
+
+
+# bad cases
+
+
+def test_refusals_name_the_reason() -> None:
+    builder = GraphBuilder(1)
+    smooth = builder.finish(builder.add(Elementwise(1, "tanh"), 0))
+    rows = (make_rows([({1: 1.0}, 0.0)]),)
+    unit = Domain(np.zeros(1), np.ones(1))
+    assert "tanh" in str(Milp().refuses(Problem(smooth, unit, rows)))
+    plain = dense(([[1.0]], [0.0]))
+    open_domain = Domain(np.zeros(1), np.full(1, np.inf))
+    assert "unbounded" in str(Milp().refuses(Problem(plain, open_domain, rows)))
+    l2 = replace(unit, ball=Ball(np.zeros(1), 1.0, 2.0))
+    assert "L2" in str(Milp().refuses(Problem(plain, l2, rows)))
+    assert Milp().refuses(Problem(plain, unit, rows)) is None
+
+
+def test_empty_and_infeasible_domains_are_proofs() -> None:
+    graph = random_graph(np.random.default_rng(0), Shape(inputs=2))
+    rows = (make_rows([({2: 1.0}, 100.0)]),)
+    empty = Problem(graph, Domain(np.ones(2), np.zeros(2)), rows)
+    assert Milp().run(empty, context(empty)).verdict is Verdict.UNSAT
+    cut = make_rows([({0: 1.0, 1: 1.0}, -0.1)])
+    infeasible = Problem(graph, Domain(np.zeros(2), np.ones(2), cut), rows)
+    assert Milp().run(infeasible, context(infeasible)).verdict is Verdict.UNSAT
+    ball = Problem(graph, Domain(np.zeros(2), np.ones(2), ball=Ball(np.full(2, -1.0), 1.5, 1.0)), rows)
+    assert Milp().run(ball, context(ball)).verdict is Verdict.UNSAT
+
+
+def test_conditions_that_are_always_or_never_true() -> None:
+    graph = random_graph(np.random.default_rng(0), Shape(inputs=2))
+    domain = Domain(np.zeros(2), np.ones(2))
+    always = Problem(graph, domain, (make_rows([]),))
+    assert Milp().run(always, context(always)).verdict is Verdict.SAT
+    never = Problem(graph, domain, ())
+    assert Milp().run(never, context(never)).verdict is Verdict.UNSAT
+
+
+def test_a_tie_is_never_a_proof() -> None:
+    # relu(x) >= 0 with equality on half the domain: y <= 0 is satisfiable, y <= -1e-12 is not
+    graph = dense(([[1.0]], [0.0]), ([[1.0]], [0.0]))
+    domain = Domain(-np.ones(1), np.ones(1))
+    tie = Problem(graph, domain, (make_rows([({1: 1.0}, 0.0)]),))
+    assert Milp().run(tie, replace(context(tie), check=lambda _: False)).verdict is Verdict.UNKNOWN
+    assert Milp().run(tie, context(tie)).verdict is Verdict.SAT
+    near = Problem(graph, domain, (make_rows([({1: 1.0}, -1e-12)]),))
+    assert Milp().run(near, context(near)).verdict in (Verdict.UNSAT, Verdict.UNKNOWN)
+
+
+@pytest.mark.parametrize("scale", [1e-6, 1e6, 1e9])
+def test_ill_scaled_weights_never_make_a_wrong_answer(scale: float) -> None:
+    # y = relu(s x) - relu(s x - s/2): the maximum s/2 is attained on [1/2, 1]
+    graph = dense(([[scale], [scale]], [0.0, -scale / 2]), ([[1.0, -1.0]], [0.0]))
+    domain = Domain(np.zeros(1), np.ones(1))
+    for factor, right in ((0.45, Verdict.SAT), (0.55, Verdict.UNSAT)):
+        problem = Problem(graph, domain, (make_rows([({1: -1.0}, -factor * scale)]),))
+        outcome = Milp().run(problem, context(problem))
+        assert outcome.verdict in (right, Verdict.UNKNOWN), outcome
+
+
+def hard_problem() -> Problem:
+    rng = np.random.default_rng(0)
+    graph = random_graph(rng, Shape(inputs=20, width=40, depth=4, outputs=1))
+    return Problem(graph, Domain(-np.ones(20), np.ones(20)), (make_rows([({20: 1.0}, -60.0)]),))
+
+
+def test_the_clock_is_honoured() -> None:
+    problem = hard_problem()
+    started = time.monotonic()
+    quiet = replace(context(problem, 1.5), check=lambda _: False)
+    outcome = Milp(MilpOptions(solver="highs")).run(problem, quiet)
+    assert outcome.verdict is Verdict.TIMEOUT
+    assert time.monotonic() - started < 5.0
+
+
+@pytest.mark.parametrize("solver", ["highs", "auto"])
+def test_cancelling_stops_the_solver_promptly(solver: str) -> None:
+    problem = hard_problem()
+    cancelled = threading.Event()
+    threading.Timer(1.0, cancelled.set).start()
+    started = time.monotonic()
+    quiet = Context(budget=Budget(60.0, stop=cancelled.is_set), check=lambda _: False)
+    outcome = Milp(MilpOptions(solver=solver, tighten=0.2)).run(problem, quiet)  # type: ignore[arg-type]
+    assert outcome.verdict is Verdict.CANCELLED
+    assert time.monotonic() - started < 4.0
