@@ -37,10 +37,11 @@ def lower_network(network: Network) -> Lowered:
     """Read and lower a file; nothing is run, and memory stays bounded whatever the file says."""
     source = read_source(network.path)
     state = _Import(source)
-    for node in source.nodes:
-        state.lower(node)
-    state.report()
-    return state.result()
+    with np.errstate(all="ignore"):  # overflows show up as weights that are not finite
+        for node in source.nodes:
+            state.lower(node)
+        state.report()
+        return state.result()
 
 
 class _Import:

@@ -119,6 +119,8 @@ def from_numpy(array: Any, wide: bool = False) -> Known:
     """A numpy array as a constant."""
     if array.dtype.kind == "b":
         return Known(array)
+    if array.dtype.kind == "c":
+        raise Malformed("real numbers", "complex ones")
     if array.dtype.kind in "iu":
         return Known(array.astype(np.int64))
     return Known(array.astype(np.float64), None, wide)
