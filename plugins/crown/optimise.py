@@ -1,0 +1,134 @@
+"""Bounds of a batch of subproblems with optimised slopes (alpha) and split multipliers (beta).
+
+beta-CROWN (Wang et al. 2021): a split z_j >= 0 (sign +1) or z_j <= 0 (sign -1) enters the bound with a multiplier,
+min f(x) >= min f(x) - sum_j beta_j sign_j z_j for any beta >= 0. Any alpha in [0, 1] and beta >= 0 is sound, so the
+optimiser only decides how good the bound is, never whether it holds.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from verifolio.plugins.crown.program import Program, State
+from verifolio.plugins.crown.relax import Lines
+
+
+@dataclass(frozen=True)
+class Goal:
+    """Rows over the output (batch, rows, outputs) and over the inputs, and their right-hand sides (batch, rows).
+
+    A subproblem is done when one of its rows exceeds its right-hand side.
+    """
+
+    rows: Tensor
+    inputs: Tensor | None
+    rhs: Tensor
+
+    def pick(self, index: Tensor) -> Goal:
+        return Goal(self.rows[index], None if self.inputs is None else self.inputs[index], self.rhs[index])
+
+
+@dataclass
+class Dual:
+    """The variables of the bound: lower slopes per nonlinear node, multipliers per split node (batch, size)."""
+
+    alpha: dict[int, Tensor] = field(default_factory=dict)
+    beta: dict[int, Tensor] = field(default_factory=dict)
+
+    def pick(self, index: Tensor) -> Dual:
+        return Dual({i: a[index] for i, a in self.alpha.items()}, {i: b[index] for i, b in self.beta.items()})
+
+
+@dataclass
+class Result:
+    """The best margins found (batch, rows), the dual that gave them, and the rows seen at nonlinear nodes."""
+
+    margin: Tensor
+    dual: Dual
+    captured: dict[int, Tensor]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """Adam's settings; `patience` stops a run in which no subproblem improves."""
+
+    iterations: int = 20
+    alpha_rate: float = 0.25
+    beta_rate: float = 0.1
+    decay: float = 0.97
+
+
+def evaluate(program: Program, state: State, goal: Goal, signs: dict[int, Tensor], dual: Dual) -> Result:
+    """One backward pass with the given variables."""
+    for i in program.nonlinear:
+        program.relax(state, i, dual.alpha.get(i))
+    extra: dict[int, Tensor] = {
+        p: (-(signs[p] * beta.clamp(min=0)))[:, None] for p, beta in dual.beta.items() if p in signs
+    }
+    if extra and goal.rows.shape[1] > 1:
+        extra = {p: e.expand(-1, goal.rows.shape[1], -1) for p, e in extra.items()}
+    if goal.inputs is not None:
+        extra[0] = goal.inputs
+    captured: dict[int, Tensor] = {}
+    bound = program.lower(state, program.graph.output, goal.rows, extra or None, captured.__setitem__)
+    margin = bound - goal.rhs - goal.rhs.abs() * 4 * program.space.unit
+    return Result(margin, dual, captured)
+
+
+def optimise(
+    program: Program, state: State, goal: Goal, signs: dict[int, Tensor], dual: Dual, schedule: Schedule
+) -> Result:
+    """Ascend the best row of every subproblem by projected Adam; keeps the best margins seen.
+
+    The dual that is returned is the last one: children start from it.
+    """
+    alpha = {i: a.clone().requires_grad_() for i, a in dual.alpha.items()}
+    beta = {p: b.clone().requires_grad_() for p, b in dual.beta.items() if p in signs}
+    current = Dual(alpha, beta)
+    groups = [
+        {"params": list(alpha.values()), "lr": schedule.alpha_rate},
+        {"params": list(beta.values()), "lr": schedule.beta_rate},
+    ]
+    adam = torch.optim.Adam([g for g in groups if g["params"]], betas=(0.7, 0.95))
+    best: Tensor | None = None
+    for step in range(schedule.iterations):
+        result = evaluate(program, state, goal, signs, current)
+        margin = result.margin.detach()
+        best = margin if best is None else torch.fmax(best, margin)
+        lead = result.margin.amax(1)
+        if step + 1 == schedule.iterations or bool((best.amax(1) > 0).all()):
+            break
+        adam.zero_grad()
+        # solved subproblems no longer pull
+        (-(lead * (best.amax(1) <= 0)).nan_to_num(0.0).sum()).backward()
+        adam.step()
+        for group in adam.param_groups:
+            group["lr"] *= schedule.decay
+        with torch.no_grad():
+            for a in alpha.values():
+                a.clamp_(0, 1)
+            for b in beta.values():
+                b.clamp_(min=0)
+    final = Dual({i: a.detach() for i, a in alpha.items()}, {p: b.detach() for p, b in beta.items()})
+    kept = {i: rows.detach() for i, rows in result.captured.items()}
+    return Result(best if best is not None else result.margin.detach(), final, kept)
+
+
+def start(program: Program, state: State) -> Dual:
+    """The default slopes and no multipliers."""
+    alpha: dict[int, Tensor] = {}
+    for i in program.nonlinear:
+        rule = program.relaxations[i]
+        if rule is not None:
+            inputs = state.inputs(program, i)
+            if bool(rule.loose(*inputs).any()):
+                alpha[i] = rule.start(*inputs).detach().clone()
+    return Dual(alpha)
+
+
+def frozen_lines(state: State) -> dict[int, Lines]:
+    """A copy of the lines, so that a trial can put others in their place."""
+    return dict(state.lines)
