@@ -192,7 +192,7 @@ class _Attack:
         """Many random points of each open problem, shared by all its targets."""
         index = self.hunt.open_targets()
         owners = self.hunt.targets.owner[index]
-        problems = owners.unique().tolist()
+        problems = torch.unique(owners).tolist()
         affordable = min(self.settings.samples, SAMPLE_PRODUCTS / self.cost.products / len(problems))
         for owner in problems:
             group = index[owners == owner]
