@@ -14,11 +14,13 @@ import torch
 from verifolio.graph.functions import FUNCTIONS
 from verifolio.graph.graph import Graph, Node
 from verifolio.graph.matrix import conv_matrix, linear_part, offset
+from verifolio.graph.module import convolve
 from verifolio.graph.ops import (
     Affine,
     Array,
     Constant,
     Conv,
+    Dense,
     Elementwise,
     Op,
     Product,
@@ -82,6 +84,21 @@ def _enclose_function(op: Elementwise, v: Array, e: Array) -> Enclosed:
 
 
 def _enclose_affine(op: Op, inputs: list[Enclosed]) -> Enclosed:
+    if isinstance(op, Dense):
+        value, magnitude, error, terms = _dense_terms(op, *inputs[0])
+    elif isinstance(op, Conv):
+        value, magnitude, error, terms = _conv_terms(op, *inputs[0])
+    else:
+        value, magnitude, error, terms = _sparse_terms(op, inputs)
+    error = error * (1 + gamma(terms)) + gamma(terms) * magnitude + TINY
+    return value, error + (weight_slack(op, np.abs(inputs[0][0]) + inputs[0][1]) if inputs else 0.0)
+
+
+Terms = tuple[Array, Array, Array, int]
+
+
+def _sparse_terms(op: Op, inputs: list[Enclosed]) -> Terms:
+    """Value, sum of absolute terms, propagated error, and how many terms a sum has."""
     matrices = linear_part(op, tuple(len(v) for v, _ in inputs))
     bias = offset(op)
     value, magnitude, error, terms = bias.copy(), np.abs(bias), np.zeros(op.size), 1
@@ -91,8 +108,26 @@ def _enclose_affine(op: Op, inputs: list[Enclosed]) -> Enclosed:
         magnitude = magnitude + absolute @ np.abs(v)
         error = error + absolute @ e
         terms += int(np.diff(matrix.indptr).max(initial=0))
-    error = error * (1 + gamma(terms)) + gamma(terms) * magnitude + TINY
-    return value, error + (weight_slack(op, np.abs(inputs[0][0]) + inputs[0][1]) if inputs else 0.0)
+    return value, magnitude, error, terms
+
+
+def _dense_terms(op: Dense, v: Array, e: Array) -> Terms:
+    absolute = np.abs(op.weight)
+    magnitude = absolute @ np.abs(v) + np.abs(op.bias)
+    return op.weight @ v + op.bias, magnitude, absolute @ e, len(v) + 1
+
+
+def _conv_terms(op: Conv, v: Array, e: Array) -> Terms:
+    weight, bias = torch.from_numpy(op.weight), torch.from_numpy(op.bias)
+    rows = torch.from_numpy(np.stack([np.abs(v), e]))
+    value = convolve(op, torch.from_numpy(v)[None], weight, bias)[0].numpy()
+    magnitude, error = convolve(op, rows, weight.abs(), None).numpy()
+    return value, magnitude + np.abs(offset(op)), error, int(np.prod(op.weight.shape[1:])) * _fan(op) + 1
+
+
+def _fan(op: Conv) -> int:
+    """By how much more inputs an output of a transposed convolution may read than the kernel's shape says."""
+    return op.weight.shape[0] if op.transposed else 1
 
 
 def weight_slack(op: Op, magnitude: Array) -> Array:
@@ -105,7 +140,8 @@ def weight_slack(op: Op, magnitude: Array) -> Array:
         if isinstance(op, Conv):
             weight_error = conv_matrix(op, weight_error)
         elif weight_error.ndim == 1:
-            return slack + weight_error * magnitude + (0.0 if bias_error is None else bias_error)
+            slack = weight_error * magnitude + (0.0 if bias_error is None else bias_error)
+            return slack * (1 + gamma(2))
         slack = slack + weight_error @ magnitude
     if bias_error is not None:
         if isinstance(op, Conv):

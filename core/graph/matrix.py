@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from scipy import sparse
 
-from verifolio.graph.ops import Affine, Array, Concat, Conv, Dense, Op, Scale, Select, Sparse, Sum
+from verifolio.graph.ops import Affine, Array, Concat, Conv, Dense, Index, Op, Scale, Select, Sparse, Sum
 
 
 def linear_part(op: Op, inputs: tuple[int, ...]) -> tuple[sparse.csr_array, ...]:
@@ -56,23 +56,18 @@ def conv_matrix(op: Conv, weight: Array | None = None) -> sparse.csr_array:
             ok_w = np.flatnonzero((at_w >= 0) & (at_w < fine[2]))
             c = (ok_h[:, None] * coarse[2] + ok_w[None]).ravel()
             f = (at_h[ok_h][:, None] * fine[2] + at_w[ok_w][None]).ravel()
-            for a, b, w in _channel_pairs(op, weight[:, :, u, v], coarse[0]):
-                rows.append(a * coarse[1] * coarse[2] + c)
-                columns.append(b * fine[1] * fine[2] + f)
-                values.append(np.full(len(c), w))
+            a, b, taps = _channel_pairs(op, weight[:, :, u, v], coarse[0])
+            rows.append((a[:, None] * (coarse[1] * coarse[2]) + c[None]).ravel())
+            columns.append((b[:, None] * (fine[1] * fine[2]) + f[None]).ravel())
+            values.append(np.repeat(taps, len(c)))
     shape = (int(np.prod(coarse)), int(np.prod(fine)))
     entries = (np.concatenate(values), (np.concatenate(rows), np.concatenate(columns)))
     matrix = sparse.coo_array(entries, shape=shape)
     return sparse.csr_array(matrix.T if op.transposed else matrix)
 
 
-def _channel_pairs(op: Conv, taps: Array, coarse_channels: int) -> list[tuple[int, int, float]]:
-    """(coarse channel, fine channel, weight) for one kernel position; the weight's first axis is coarse."""
+def _channel_pairs(op: Conv, taps: Array, coarse_channels: int) -> tuple[Index, Index, Array]:
+    """Coarse channels, fine channels and weights of one kernel position; the first axis is coarse."""
     per_group = coarse_channels // op.groups
-    width = taps.shape[1]
-    return [
-        (a, (a // per_group) * width + b, float(taps[a, b]))
-        for a in range(taps.shape[0])
-        for b in range(width)
-        if taps[a, b] != 0
-    ]
+    a, b = np.nonzero(taps)
+    return a, (a // per_group) * taps.shape[1] + b, taps[a, b]
