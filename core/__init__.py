@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from verifolio.store import Store
     from verifolio.verifier import Context, NoOptions, Verifier
 
-# Where each public name lives; modules are imported when a name is first used, so `import verifolio` is cheap.
+# Where each public name lives; modules are imported on first use, so that `import verifolio` is cheap.
 _HOMES = {
     "answer": ("Answer", "Attempt", "Flag", "Outcome", "Verdict", "Witness"),
     "bounder": ("Bounder", "Bounders"),

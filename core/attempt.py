@@ -304,6 +304,19 @@ def run_attempt(task: AttemptTask, link: Link) -> Report:
             trial.evidence.close()
 
 
+@dataclass(frozen=True)
+class ConfirmTask:
+    """A witness whose finder was stopped before it could be evaluated exactly."""
+
+    query: Query
+    witness: Witness
+
+
+def run_confirm(task: ConfirmTask, link: Link) -> Witness:
+    """The function a worker calls to complete the judgement of a replayed witness."""
+    return confirm(_warm(_Keyed(task.query)), task.witness)
+
+
 def one_line(error: BaseException) -> str:
     """An exception as one line."""
     text = " ".join(str(error).split())

@@ -65,15 +65,14 @@ def write_folder(query: Query, witness: Witness, against: Sequence[str]) -> Path
     """Networks, property, witness and the command that shows the contradiction."""
     from verifolio.counterexample import counterexample_text
     from verifolio.versions import versions
+    from verifolio.vnnlib import write
 
     folder = Path(os.environ.get(FOLDER_VARIABLE, ".")) / f"verifolio-alarm-{query.sha256[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
     for network in query.networks:
         if network.path.is_file():
             shutil.copyfile(network.path, folder / network.path.name)
-    source = Path(query.name)
-    if query.name and source.is_file():
-        shutil.copyfile(source, folder / source.name)
+    (folder / "property.vnnlib").write_text(write(query.specification))
     (folder / "counterexample.txt").write_text(counterexample_text(query, witness))
     names = " ".join(n.path.name for n in query.networks)
     facts = {
@@ -81,7 +80,7 @@ def write_folder(query: Query, witness: Witness, against: Sequence[str]) -> Path
         "claimed a proof": list(against),
         "margins": list(witness.margins),
         "versions": versions(),
-        "reproduce": [f"verifolio verify {names} {source.name} --verifier {name}" for name in against],
+        "reproduce": [f"verifolio verify {names} property.vnnlib --verifier {name}" for name in against],
     }
     (folder / "alarm.json").write_text(json.dumps(facts, indent=2) + "\n")
     return folder

@@ -10,7 +10,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 
 from verifolio.answer import Answer, Attempt, Verdict, Witness
-from verifolio.attempt import AttemptTask, Found, Learned, Note, Report, run_attempt, strip
+from verifolio.attempt import (
+    AttemptTask,
+    ConfirmTask,
+    Found,
+    Learned,
+    Note,
+    Report,
+    run_attempt,
+    run_confirm,
+    strip,
+)
 from verifolio.errors import UnknownPlugin, VerifolioError
 from verifolio.evidence import Evidence
 from verifolio.executor import Executor, Handle
@@ -19,6 +29,7 @@ from verifolio.query import Query
 from verifolio.run import End, Job, Limits, Result
 
 LEAST_SECONDS = 0.01
+CONFIRM_SECONDS = 10.0
 VERDICTS = {
     End.TIMEOUT: Verdict.TIMEOUT,
     End.MEMOUT: Verdict.MEMOUT,
@@ -49,6 +60,7 @@ class Claim:
     witness: Witness | None = None
     bound: float | None = None
     stats: dict[str, float | int | str] = field(default_factory=dict)
+    salvaged: bool = False
 
 
 class Token:
@@ -120,7 +132,7 @@ class Walk:
         from verifolio.conflict import settle
 
         if self.claims:
-            return settle(self.query, self.claims)
+            return settle(self.query, [self._confirmed(c) for c in self.claims])
         verdict = summarise([a.verdict for a in self.attempts], self._token.cancelled)
         if verdict is Verdict.UNKNOWN and seconds >= self.settings.timeout:
             verdict = Verdict.TIMEOUT
@@ -200,7 +212,7 @@ class Walk:
 
     def _conclude(self, member: Member, result: Result) -> bool:
         """Take over what a job learned, record the attempt, keep a claim."""
-        found = self._gather(result)
+        found = self._valid(self._gather(result))
         report = result.value if isinstance(result.value, Report) else None
         if report is not None and report.error is not None:
             self._raise(member, report.error)
@@ -221,6 +233,23 @@ class Walk:
             with self._lock:
                 self.claims.append(claim)
         return claim is not None
+
+    def _confirmed(self, claim: Claim) -> Claim:
+        """A witness of a member that was stopped still lacks the exact evaluation: a fresh worker does it."""
+        witness = claim.witness
+        if witness is None or not claim.salvaged:
+            return claim
+        limits = Limits(CONFIRM_SECONDS, self.settings.memory, self.settings.cores, self.settings.grace)
+        job = Job(run_confirm, ConfirmTask(self._light, witness), limits, self._affinity)
+        result = self.executor.submit(job).result()
+        value = None if result is None else result.value
+        return replace(claim, witness=value) if isinstance(value, Witness) else claim
+
+    def _valid(self, witness: Witness | None) -> Witness | None:
+        """The driver's own look at the worker's numbers, against the text's decimals."""
+        if witness is None or not self.query.specification.check(witness.x, witness.y, ulp=True).holds:
+            return None
+        return witness
 
     def _raise(self, member: Member, error: VerifolioError) -> None:
         """Bad input is the user's to see at once; a missing optional member is passed over."""
@@ -247,10 +276,10 @@ class Walk:
 
 def _claim(name: str, report: Report | None, found: Witness | None) -> Claim | None:
     """What a member claims; a witness it announced before it was stopped counts."""
-    witness = report.witness if report is not None and report.witness is not None else found
     stats = dict(report.stats) if report is not None else {}
-    if witness is not None:
-        return Claim(name, Verdict.SAT, witness, stats=stats)
+    if found is not None:
+        complete = report.witness if report is not None else None
+        return Claim(name, Verdict.SAT, complete or found, stats=stats, salvaged=complete is None)
     if report is not None and report.verdict is Verdict.UNSAT:
         return Claim(name, Verdict.UNSAT, bound=report.bound, stats=stats)
     return None

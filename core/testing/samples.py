@@ -1,0 +1,47 @@
+"""A network one can compute in one's head, and queries about it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from verifolio.encode.onnx_writer import write_onnx
+from verifolio.graph import Dense, Graph, GraphBuilder, Relu
+from verifolio.network import Network
+from verifolio.problem import Ball
+from verifolio.query import Query
+from verifolio.vnnlib import box_case, make_rows, specification_from_cases
+
+
+def sum_graph(size: int = 2) -> Graph:
+    """y_0 = relu(x_0) + relu(x_1) + ..., y_1 = relu(x_0) - relu(x_1) - ..."""
+    builder = GraphBuilder(size)
+    hidden = builder.add(Relu(size), builder.add(Dense(size, np.zeros(size), np.eye(size)), 0))
+    weight = np.vstack([np.ones(size), np.concatenate([[1.0], -np.ones(size - 1)])])
+    return builder.finish(builder.add(Dense(2, np.zeros(2), weight), hidden))
+
+
+def write_sum(folder: Path, size: int = 2) -> Network:
+    """The network of `sum_graph` as a file."""
+    path = folder / f"sum{size}.onnx"
+    if not path.exists():
+        write_onnx(sum_graph(size), path)
+    return Network.load(path)
+
+
+def reaches(
+    network: Network,
+    threshold: float,
+    lower: Sequence[float] = (0.0, 0.0),
+    upper: Sequence[float] = (1.0, 1.0),
+    *,
+    strict: bool = False,
+    ball: Ball | None = None,
+) -> Query:
+    """Is there a point of the box with y_0 >= threshold (> if strict)? On the unit square: iff <= 2."""
+    rows = make_rows([({len(lower): -1.0}, -threshold)], strict=strict)
+    case = box_case(list(lower), list(upper), [rows])
+    specification = specification_from_cases([case], output_size=2)
+    return Query((network,), specification, ball, name=f"y_0 >= {threshold:g}")

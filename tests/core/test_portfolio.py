@@ -1,0 +1,128 @@
+"""Portfolios: the file format, its errors, the division of time, and typed options."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import pytest
+
+from verifolio.attempt import Choice
+from verifolio.errors import InputError, UnknownPlugin
+from verifolio.options import build_options, split_pairs
+from verifolio.portfolio import Member, Portfolio, Race, Series, choose, single
+from verifolio.portfolio_file import check_members, parse_portfolio, read_portfolio
+from verifolio.testing.hostile_verifiers import Noisy
+
+TREE = """
+sequence:
+  - verifier: pgd
+    seconds: 2
+    options: {restarts: 3}
+  - race:
+      - crown
+      - verifier: milp
+        share: 0.5
+"""
+
+
+def test_a_file_becomes_a_tree() -> None:
+    tree = parse_portfolio(TREE, "mine.yaml").root
+    assert isinstance(tree, Series)
+    attack, race = tree.stages
+    assert isinstance(attack, Member)
+    assert isinstance(race, Race)
+    assert attack.limit(100.0) == 2.0
+    assert [m.name for m in Portfolio(tree).members] == ["pgd", "crown", "milp"]
+    assert Portfolio(tree).width == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "where", "what"),
+    [
+        ("", "p.yaml", "empty"),
+        ("sequence: 3", "p.yaml:1:11", "a list of stages"),
+        ("sequence: []", "p.yaml:1:11", "a list of stages"),
+        ("sequence:\n  - verifer: pgd", "p.yaml:2:5", "verifer"),
+        ("verifier: pgd\nseconds: -1", "p.yaml:2:10", "positive"),
+        ("verifier: pgd\nshare: 2", "p.yaml:2:8", "up to 1"),
+        ("verifier: pgd\nspeed: 2", "p.yaml:2:8", "speed"),
+        ("verifier: [pgd]", "p.yaml:1:11", "name of a verifier"),
+        ("race:\n  - pgd\nseconds: 3", "p.yaml:1:1", "limits belong to members"),
+        ("verifier: pgd\nverifier: milp", "p.yaml:2:1", "every key once"),
+        ("sequence: [", "p.yaml:1", "YAML"),
+        ("verifier: !!python/object:os.system {}", "p.yaml:1:11", "plain value"),
+        ("- pgd", "p.yaml:1:1", "a list"),
+    ],
+)
+def test_errors_name_the_place(text: str, where: str, what: str) -> None:
+    with pytest.raises(InputError) as caught:
+        parse_portfolio(text, "p.yaml")
+    assert str(caught.value).startswith(where)
+    assert what in str(caught.value)
+
+
+def test_aliases_cannot_blow_a_file_up() -> None:
+    lines = ["sequence:", "  - &a0 {sequence: [pgd, pgd]}"]
+    lines += [f"  - &a{k} {{sequence: [{', '.join([f'*a{k - 1}'] * 9)}]}}" for k in range(1, 9)]
+    with pytest.raises(InputError, match="at most"):
+        parse_portfolio("\n".join(lines))
+
+
+def test_a_missing_file_is_bad_input(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        read_portfolio(tmp_path / "none.yaml")
+
+
+def test_unknown_members_and_options_are_found_before_running() -> None:
+    with pytest.raises(UnknownPlugin, match=r"p\.yaml:1:1: no verifier named 'nobody'"):
+        check_members(parse_portfolio("verifier: nobody", "p.yaml"))
+    with pytest.raises(InputError, match=r"p\.yaml:1:26"):
+        check_members(parse_portfolio("{verifier: pgd, options: {nonsense: 1}}", "p.yaml"))
+    check_members(parse_portfolio("{verifier: nobody, optional: true}"))
+
+
+def test_the_key_depends_on_what_is_done_and_on_nothing_else() -> None:
+    assert parse_portfolio(TREE, "a").key == parse_portfolio(TREE + "\n# more", "b").key
+    assert parse_portfolio(TREE).key != parse_portfolio(TREE.replace("2", "3")).key
+    assert single(Noisy()).key == single(Noisy()).key
+
+
+def test_the_default_is_a_valid_portfolio_of_optional_members() -> None:
+    members = choose().members
+    assert members
+    assert all(m.optional and isinstance(m.verifier, Choice) for m in members)
+    assert check_members(choose()) is choose()
+
+
+@dataclass(frozen=True)
+class Sample:
+    steps: int = 1
+    rate: float = 0.5
+    fast: bool = False
+    mode: Literal["a", "b"] = "a"
+    names: tuple[str, ...] = ()
+    pair: tuple[int, int] = (1, 2)
+    limit: int | None = None
+
+
+def test_options_are_typed() -> None:
+    given = split_pairs(["steps=3", "rate=1e-3", "fast=yes", "mode=b", "names=x,y", "pair=3,4", "limit=none"])
+    assert build_options(Sample, given, "here") == Sample(3, 1e-3, True, "b", ("x", "y"), (3, 4), None)
+    assert build_options(Sample, {"limit": 5, "rate": math.inf}, "here") == Sample(limit=5, rate=math.inf)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [{"steps": "x"}, {"steps": True}, {"fast": "maybe"}, {"mode": "c"}, {"pair": "1"}, {"pace": 1}, {"steps": []}],
+)
+def test_wrong_options_are_errors(given: dict[str, object]) -> None:
+    with pytest.raises(InputError, match="here"):
+        build_options(Sample, given, "here")
+
+
+def test_a_pair_needs_an_equals_sign() -> None:
+    with pytest.raises(InputError, match="key=value"):
+        split_pairs(["steps"])
