@@ -15,10 +15,11 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
+from verifolio.answer import Witness
 from verifolio.budget import Budget
 from verifolio.errors import VerifolioError
 from verifolio.query import Query
-from verifolio.referee import judge
+from verifolio.referee import judge, replay
 from verifolio.registry import installed
 from verifolio.verifier import Context
 
@@ -33,18 +34,17 @@ def attack(
     except VerifolioError as error:
         return "error", 0.0, str(error).splitlines()[0][:150]
     member = installed().verifiers.get(verifier)()
+    context = Context(
+        budget=Budget(seconds), check=lambda x: isinstance(replay(query, x), Witness), seed=seed
+    )
     begin = time.monotonic()
-    judged = []
-
-    def check(x: object) -> bool:
-        judged.append(judge(query, x))  # type: ignore[arg-type]
-        return hasattr(judged[-1], "flags")
-
-    outcomes = member.run_many(problems, Context(budget=Budget(seconds), check=check, seed=seed))
+    outcomes = member.run_many(problems, context)
     took = time.monotonic() - begin
-    if any(o.point is not None for o in outcomes):
-        witness = judged[-1]
-        return "sat", took, " ".join(sorted(witness.flags)) + f" margin {min(witness.margins, default=0):.2g}"
+    for outcome in outcomes:
+        witness = None if outcome.point is None else judge(query, outcome.point)
+        if isinstance(witness, Witness):
+            flags = " ".join(sorted(witness.flags))
+            return "sat", took, f"margin {min(witness.margins, default=0):.2g} {flags}"
     return "unknown", took, outcomes[0].reason if outcomes else "no input region"
 
 
