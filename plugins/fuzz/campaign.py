@@ -1,0 +1,139 @@
+"""A campaign: one random problem after another until time or count is used up, or something is wrong."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from verifolio.answer import Verdict
+from verifolio.budget import Budget
+from verifolio.problem import Problem
+from verifolio.testing.generate import (
+    DISTANCES,
+    KINDS,
+    Generated,
+    Kind,
+    Shape,
+    generate,
+    shifted,
+    write_problem,
+)
+
+from .examine import Examination, Finding, Jury, examine, same, with_truth
+from .shrink import shrink
+
+SHRINK_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to generate: sizes are upper limits, kinds are taken in turn."""
+
+    seed: int = 0
+    networks: int = 100
+    minutes: float = float("inf")
+    kinds: tuple[Kind, ...] = KINDS
+    inputs: int = 3
+    width: int = 4
+    depth: int = 2
+    disjuncts: int = 3
+    rows: int = 2
+    stop_at_first: bool = True
+
+
+@dataclass(eq=False)
+class Summary:
+    """What a campaign did."""
+
+    problems: int = 0
+    decided: Counter[str] = field(default_factory=Counter)
+    undecided: Counter[str] = field(default_factory=Counter)
+    refused: Counter[str] = field(default_factory=Counter)
+    findings: list[tuple[Finding, Path]] = field(default_factory=list)
+
+
+def run_campaign(plan: Plan, jury: Jury, out: Path, report: Callable[[str], None]) -> Summary:
+    """Generate, examine, and on a finding make it smaller and write a folder that reproduces it."""
+    budget = Budget(plan.minutes * 60.0)
+    summary = Summary()
+    for k in range(plan.networks):
+        if budget.expired():
+            break
+        for distance in distances(plan, k):
+            if budget.expired():
+                break
+            made = draw(plan, k, distance)
+            seen = examine(made, jury)
+            count(summary, seen)
+            for finding in seen.findings:
+                report(f"network {k}: {finding.kind}: {finding.text}")
+                folder = out / f"{plan.seed}-{k}-{finding.accused}-{finding.kind.replace(' ', '-')}"
+                reproduce(made.problem, finding, jury, folder)
+                summary.findings.append((finding, folder))
+            if seen.findings and plan.stop_at_first:
+                return summary
+        report(f"{k + 1} networks, {summary.problems} problems, {len(summary.findings)} findings")
+    return summary
+
+
+def distances(plan: Plan, k: int) -> list[float]:
+    """One distance on either side of the boundary per network."""
+    rng = np.random.default_rng((plan.seed, k, 1))
+    chosen = rng.choice(DISTANCES, size=2)
+    return [float(chosen[0]), -float(chosen[1])]
+
+
+def draw(plan: Plan, k: int, distance: float) -> Generated:
+    """Network k at a distance from the boundary; where it cannot be enumerated, wherever it fell."""
+    rng = np.random.default_rng((plan.seed, k))
+    kind = plan.kinds[k % len(plan.kinds)]
+    inputs = int(rng.integers(1, plan.inputs + 1)) if kind != "conv" else 4
+    width, depth = int(rng.integers(1, plan.width + 1)), int(rng.integers(1, plan.depth + 1))
+    shape = Shape(kind, inputs, width, depth, int(rng.integers(1, 4)))
+    groups, rows = int(rng.integers(1, plan.disjuncts + 1)), int(rng.integers(1, plan.rows + 1))
+    cuts, mixed = int(rng.integers(0, 2)) * (k % 3 == 0), bool(k % 7 == 6)
+    made = generate(rng, shape, None, groups, rows, cuts, mixed)
+    truth = with_truth(made.problem)
+    if truth.margin is None or not np.isfinite(truth.margin):
+        return made
+    return Generated(shifted(made.problem, truth.margin, distance), -distance, truth.point)
+
+
+def count(summary: Summary, seen: Examination) -> None:
+    summary.problems += 1
+    for name, verdict in seen.verdicts.items():
+        if verdict.decided:
+            summary.decided[name] += 1
+        elif verdict is Verdict.UNKNOWN and seen.reasons.get(name, "").startswith("refuses"):
+            summary.refused[name] += 1
+        else:
+            summary.undecided[name] += 1
+
+
+def reproduce(problem: Problem, finding: Finding, jury: Jury, folder: Path) -> Problem:
+    """Shrink the problem and write its files, the finding and the command that shows it."""
+    few = jury.only(finding)
+
+    def keeps(smaller: Problem) -> bool:
+        return same(examine(with_truth(smaller), few).findings, finding) is not None
+
+    small = shrink(problem, keeps, Budget(SHRINK_SECONDS))
+    write_problem(small, folder)
+    final = examine(with_truth(small), few)
+    record = {
+        "finding": asdict(same(final.findings, finding) or finding),
+        "verdicts": {n: str(v) for n, v in final.verdicts.items()},
+        "reasons": final.reasons,
+        "neurons": small.graph.neurons,
+        "neurons_before": problem.graph.neurons,
+        "rows": small.row_count,
+        "seed": jury.seed,
+        "command": f"verifolio verify network.onnx property.vnnlib --verifier {finding.accused}",
+    }
+    (folder / "finding.json").write_text(json.dumps(record, indent=2) + "\n")
+    return small

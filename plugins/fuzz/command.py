@@ -1,0 +1,88 @@
+"""The command line of the fuzzer."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from verifolio.testing.generate import Kind
+
+    from .campaign import Summary
+    from .examine import Jury
+
+ALARM = 4
+
+
+def fuzz(
+    minutes: Annotated[float, typer.Option(help="Stop after this long; 0 is no limit.")] = 0.0,
+    seed: Annotated[int, typer.Option(help="Same seed, same networks.")] = 0,
+    networks: Annotated[int, typer.Option(help="How many networks; two properties each.")] = 20,
+    verifier: Annotated[list[str] | None, typer.Option(help="Only these verifiers (repeatable).")] = None,
+    kind: Annotated[list[str] | None, typer.Option(help="dense, conv, residual, maxpool.")] = None,
+    inputs: Annotated[int, typer.Option(help="Largest number of inputs.")] = 3,
+    width: Annotated[int, typer.Option(help="Largest number of neurons per layer.")] = 4,
+    depth: Annotated[int, typer.Option(help="Largest number of hidden layers.")] = 2,
+    timeout: Annotated[float, typer.Option(help="Seconds per verifier and problem.")] = 10.0,
+    out: Annotated[Path, typer.Option(help="Where folders that reproduce a finding go.")] = Path("fuzz"),
+    keep_going: Annotated[
+        bool, typer.Option("--keep-going", help="Do not stop at the first finding.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Ask every verifier about random networks of known truth; exit code 4 if any two disagree."""
+    from .campaign import Plan, run_campaign
+
+    kinds = _kinds(kind)
+    limit = minutes if minutes > 0 else float("inf")
+    plan = Plan(seed, networks, limit, kinds, inputs, width, depth, stop_at_first=not keep_going)
+    jury = _jury(verifier, timeout, seed)
+    summary = run_campaign(plan, jury, out, (lambda _: None) if as_json else _progress)
+    show(summary, as_json)
+    if summary.findings:
+        raise typer.Exit(ALARM)
+
+
+def show(summary: Summary, as_json: bool) -> None:
+    """The counts per verifier and every finding."""
+    from verifolio.cli.output import say, say_json
+
+    counts = {"decided": summary.decided, "undecided": summary.undecided, "refused": summary.refused}
+    found = [
+        {"kind": f.kind, "accused": f.accused, "text": f.text, "folder": str(p)} for f, p in summary.findings
+    ]
+    if as_json:
+        say_json({"problems": summary.problems, "findings": found} | {k: dict(c) for k, c in counts.items()})
+        return
+    for name in sorted({n for c in counts.values() for n in c}):
+        say(f"{name}: " + ", ".join(f"{c[name]} {what}" for what, c in counts.items()))
+    for item in found:
+        say(f"{item['kind']}: {item['text']}; see {item['folder']}")
+    say(f"{summary.problems} problems, {len(found)} findings")
+
+
+def _progress(text: str) -> None:
+    typer.echo(text, err=True)
+
+
+def _kinds(chosen: list[str] | None) -> tuple[Kind, ...]:
+    from verifolio.errors import InputError
+    from verifolio.testing.generate import KINDS
+
+    for name in chosen or ():
+        if name not in KINDS:
+            raise InputError("--kind", f"one of {', '.join(KINDS)}", name)
+    return tuple(k for k in KINDS if not chosen or k in chosen)
+
+
+def _jury(names: list[str] | None, timeout: float, seed: int) -> Jury:
+    from verifolio.registry import installed
+
+    from .examine import Jury
+
+    plugins = installed()
+    classes = [plugins.verifiers.get(n) for n in names] if names else plugins.verifiers.usable().values()
+    bounders = tuple(plugins.all_bounders().values())
+    return Jury(tuple(cls() for cls in classes), bounders, timeout, seed)

@@ -1,0 +1,182 @@
+"""Ask everybody about one problem, and compare what they say with the truth and with each other."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verifolio.answer import Verdict, Witness
+from verifolio.attempt import AttemptTask, Report, run_attempt
+from verifolio.bounder import Bounder
+from verifolio.errors import VerifolioError
+from verifolio.graph import Graph
+from verifolio.graph.enclosure import enclose
+from verifolio.problem import Problem, dense_rows
+from verifolio.query import Query
+from verifolio.referee import confirmed, judge
+from verifolio.run import Link
+from verifolio.testing.generate import Generated, write_problem
+from verifolio.testing.regions import TooManyRegions, true_margin
+from verifolio.verifier import Verifier
+
+Array = NDArray[np.float64]
+SAMPLES = 8
+ATTACK_SECONDS = 1.0
+REGIONS = 600
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that must not happen. `kind` and `accused` stay the same while a problem is made smaller."""
+
+    kind: str
+    accused: str
+    text: str
+
+
+@dataclass(frozen=True, eq=False)
+class Examination:
+    """What everybody said about one problem."""
+
+    findings: tuple[Finding, ...]
+    verdicts: dict[str, Verdict] = field(default_factory=dict)
+    reasons: dict[str, str] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Jury:
+    """Who is asked, and for how long each."""
+
+    verifiers: tuple[Verifier, ...]
+    bounders: tuple[Bounder, ...] = ()
+    seconds: float = 10.0
+    seed: int = 0
+
+    def only(self, finding: Finding) -> Jury:
+        """Those needed to see a finding again: the accused, and whoever can refute a proof."""
+        accused = [v for v in self.verifiers if v.name == finding.accused]
+        others = [v for v in self.verifiers if v.can_falsify and v.name != finding.accused]
+        keep = accused + (others if finding.kind == "unsound proof" else [])
+        bounders = [b for b in self.bounders if b.name == finding.accused]
+        return replace(self, verifiers=tuple(keep), bounders=tuple(bounders))
+
+
+def with_truth(problem: Problem) -> Generated:
+    """The problem with its least margin, where it is small enough to be enumerated."""
+    try:
+        margin, point = true_margin(problem, REGIONS)
+    except TooManyRegions:
+        return Generated(problem)
+    return Generated(problem, margin, point)
+
+
+def examine(made: Generated, jury: Jury, folder: Path | None = None) -> Examination:
+    """Write the problem to files, ask everybody, and collect what contradicts."""
+    with TemporaryDirectory(prefix="verifolio-fuzz-") as scratch:
+        query = write_problem(made.problem, folder or Path(scratch))
+        reports, seconds = {}, {}
+        for verifier in jury.verifiers:
+            started = time.monotonic()
+            reports[verifier.name] = ask(query, verifier, jury)
+            seconds[verifier.name] = time.monotonic() - started
+        witness = _known_witness(query, made, reports)
+        findings = [*_verdict_findings(made, reports, witness), *_bound_findings(made.problem, jury)]
+    return Examination(
+        tuple(findings),
+        {n: r.verdict for n, r in reports.items()},
+        {n: r.reason for n, r in reports.items() if r.reason},
+        seconds,
+    )
+
+
+def ask(query: Query, verifier: Verifier, jury: Jury) -> Report:
+    """One verifier on one query, in this process, with evidence of its own."""
+    # an attack that finds nothing would use all the time there is
+    seconds = jury.seconds if verifier.can_prove else min(jury.seconds, ATTACK_SECONDS)
+    link = Link(time.monotonic() + seconds, lambda: False, lambda _: None)
+    return run_attempt(AttemptTask(query, verifier, seed=jury.seed), link)
+
+
+def _known_witness(query: Query, made: Generated, reports: dict[str, Report]) -> str | None:
+    """Who knows a counterexample that exact arithmetic confirms, or None."""
+    for name, report in reports.items():
+        if report.witness is not None and confirmed(report.witness):
+            return name
+    if made.expected is Verdict.SAT and made.point is not None:
+        found = judge(query, made.point)
+        if isinstance(found, Witness) and confirmed(found):
+            return "enumeration"
+    return None
+
+
+def _verdict_findings(made: Generated, reports: dict[str, Report], witness: str | None) -> list[Finding]:
+    found = []
+    for name, report in reports.items():
+        if report.verdict is Verdict.ERROR:
+            found.append(Finding("error", name, report.reason))
+        if report.verdict is Verdict.UNSAT and witness is not None:
+            text = f"{name} proves what {witness} refutes with a confirmed counterexample"
+            found.append(Finding("unsound proof", name, text))
+        exact = report.witness is not None and confirmed(report.witness)
+        if report.verdict is Verdict.SAT and exact and made.expected is Verdict.UNSAT:
+            text = f"{name} has a confirmed counterexample where enumeration says margin {made.margin:g}"
+            found.append(Finding("wrong truth", name, text))
+    return found
+
+
+def _bound_findings(problem: Problem, jury: Jury) -> list[Finding]:
+    found = []
+    for bounder in jury.bounders:
+        if bounder.refuses(problem) is not None:
+            continue
+        try:
+            text = _bound_violation(problem, bounder, jury.seed)
+        except (VerifolioError, ArithmeticError, ValueError, RuntimeError) as error:
+            found.append(Finding("error", bounder.name, f"{type(error).__name__}: {error}"))
+            continue
+        if text is not None:
+            found.append(Finding("unsound bounds", bounder.name, text))
+    return found
+
+
+def _bound_violation(problem: Problem, bounder: Bounder, seed: int) -> str | None:
+    """Where a sampled value certainly leaves the bounds, or None."""
+    (bounds,) = bounder.bound([problem])
+    for x in samples(problem, seed):
+        for node in bounds.lower.keys() & bounds.upper.keys():
+            value, radius = enclose(Graph(problem.graph.nodes, node), x)
+            outside = np.maximum(bounds.lower[node] - value, value - bounds.upper[node]) - radius
+            if bool((outside > 0).any()):
+                return f"node {node}, neuron {int(outside.argmax())}: outside by {float(outside.max()):.3g}"
+        y, radius = enclose(problem.graph, x)
+        for d, (rows, margins) in enumerate(zip(problem.disjuncts, bounds.margins, strict=False)):
+            a, b, rhs = dense_rows(rows, len(x), len(y))
+            room = a @ x + b @ y - rhs + np.abs(b) @ radius + 1e-12 * (1 + np.abs(rhs)) - margins
+            if len(margins) and bool((room < 0).any()):
+                return f"disjunct {d}: a margin is overstated by {float(-room.min()):.3g}"
+    return None
+
+
+def samples(problem: Problem, seed: int) -> Array:
+    """Random points of the domain, corners of its box among them."""
+    rng = np.random.default_rng(seed)
+    domain = problem.domain
+    inner = rng.uniform(domain.lower, domain.upper, (SAMPLES, domain.size))
+    corners = np.where(rng.random((SAMPLES, domain.size)) < 0.5, domain.lower, domain.upper)
+    points = np.concatenate([inner, corners])
+    if domain.rows is not None and domain.rows.count:
+        a, _, rhs = dense_rows(domain.rows, domain.size, 0)
+        points = points[(points @ a.T <= rhs).all(axis=1)]
+    return points
+
+
+def same(findings: Sequence[Finding], wanted: Finding) -> Finding | None:
+    """The finding of the same kind against the same member, if it is still there."""
+    return next((f for f in findings if (f.kind, f.accused) == (wanted.kind, wanted.accused)), None)

@@ -1,0 +1,135 @@
+"""The fuzzer is quiet about honest members, and catches and shrinks what dishonest ones do."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from verifolio.answer import Outcome, Verdict
+from verifolio.bounder import Bounder
+from verifolio.budget import Budget
+from verifolio.evidence import Bounds
+from verifolio.graph import Graph
+from verifolio.graph.enclosure import enclose
+from verifolio.plugins.fuzz.campaign import Plan, draw, run_campaign
+from verifolio.plugins.fuzz.examine import Jury, examine
+from verifolio.plugins.fuzz.shrink import candidates
+from verifolio.problem import Problem
+from verifolio.query import Query
+from verifolio.registry import installed
+from verifolio.testing.generate import KINDS
+from verifolio.verifier import Context, Verifier
+
+
+class Optimist(Verifier):
+    """Deliberately broken: takes a failed search for a proof."""
+
+    name: ClassVar[str] = "optimist"
+    can_prove = True
+    can_falsify = True
+
+    def run(self, problem: Problem, context: Context) -> Outcome:
+        middle = (problem.domain.lower + problem.domain.upper) / 2
+        return Outcome.found(middle) if context.check(middle) else Outcome.proved()
+
+
+class Crasher(Verifier):
+    """Deliberately broken: fails on anything."""
+
+    name: ClassVar[str] = "crasher"
+
+    def run(self, problem: Problem, context: Context) -> Outcome:
+        raise ZeroDivisionError("by design")
+
+
+class Narrow(Bounder):
+    """Deliberately broken: bounds of the middle point alone."""
+
+    name: ClassVar[str] = "narrow"
+
+    def bound(
+        self, problems: Sequence[Problem], budget: Budget | None = None, known: Bounds | None = None
+    ) -> list[Bounds]:
+        found = []
+        for problem in problems:
+            middle = (problem.domain.lower + problem.domain.upper) / 2
+            nodes = [problem.graph.nodes[i].parents[0] for i in problem.graph.nonlinear]
+            values = {n: enclose(Graph(problem.graph.nodes, n), middle)[0] for n in nodes}
+            found.append(Bounds(problem.graph.sha256, problem.domain, values, values))
+        return found
+
+
+def quiet(_: str) -> None:
+    return None
+
+
+def test_a_false_proof_is_caught_and_shrunk_to_a_handful_of_neurons(tmp_path: Path) -> None:
+    jury = Jury((Optimist(),), seconds=5.0)
+    plan = Plan(seed=5, networks=10, kinds=("dense",), width=6, depth=2)
+    summary = run_campaign(plan, jury, tmp_path, quiet)
+    assert summary.findings
+    finding, folder = summary.findings[0]
+    assert (finding.kind, finding.accused) == ("unsound proof", "optimist")
+    record = json.loads((folder / "finding.json").read_text())
+    assert record["neurons"] <= 4
+    assert record["neurons"] <= record["neurons_before"]
+    assert record["rows"] <= 2
+    query = Query.from_files([folder / "network.onnx"], folder / "property.vnnlib")
+    assert query.problems
+
+
+def test_a_crash_and_bounds_that_do_not_contain_are_findings() -> None:
+    made = draw(Plan(seed=1, kinds=("dense",)), 0, 0.1)
+    seen = examine(made, Jury((Crasher(),), (Narrow(),), seconds=5.0))
+    kinds = {(f.kind, f.accused) for f in seen.findings}
+    assert kinds == {("error", "crasher"), ("unsound bounds", "narrow")}
+    assert seen.verdicts["crasher"] is Verdict.ERROR
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_step_of_shrinking_is_a_problem_of_its_own(kind: str) -> None:
+    made = draw(Plan(seed=2, kinds=(kind,), disjuncts=3, rows=3), 0, 0.1)  # type: ignore[arg-type]
+    smaller = list(candidates(made.problem))
+    assert smaller
+    x = (made.problem.domain.lower + made.problem.domain.upper) / 2
+    for problem in smaller:
+        assert enclose(problem.graph, x)[0].shape == (made.problem.graph.output_size,)
+        assert np.isfinite(problem.domain.lower).all()
+
+
+def test_honest_members_agree(tmp_path: Path) -> None:
+    plugins = installed()
+    names = [n for n in ("milp", "smt", "crown", "pgd") if n in plugins.verifiers]
+    verifiers = tuple(plugins.verifiers.get(n)() for n in names)
+    jury = Jury(verifiers, tuple(plugins.all_bounders().values()), seconds=5.0)
+    summary = run_campaign(Plan(seed=7, networks=4), jury, tmp_path, quiet)
+    assert summary.findings == []
+    assert summary.problems == 8
+
+
+def test_the_command_exits_with_four_on_a_finding(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from verifolio.cli.main import run
+
+    installed().verifiers.add(Optimist)
+    arguments = ["fuzz", "--verifier", "optimist", "--networks", "10", "--seed", "5", "--kind", "dense"]
+    try:
+        code = run([*arguments, "--out", str(tmp_path), "--json"])
+    finally:
+        installed.cache_clear()
+    assert code == 4
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["findings"][0]["accused"] == "optimist"
+
+
+def test_an_unknown_kind_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:
+    from verifolio.cli.main import run
+
+    assert run(["fuzz", "--kind", "spiral"]) == 2
+    assert "spiral" in capsys.readouterr().err
