@@ -140,7 +140,7 @@ def weight_slack(op: Op, magnitude: Array) -> Array:
         if isinstance(op, Conv):
             weight_error = conv_matrix(op, weight_error)
         elif weight_error.ndim == 1:
-            slack = weight_error * magnitude + (0.0 if bias_error is None else bias_error)
+            slack = slack + weight_error * magnitude + (0.0 if bias_error is None else bias_error)
             return slack * (1 + gamma(2))
         slack = slack + weight_error @ magnitude
     if bias_error is not None:

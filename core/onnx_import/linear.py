@@ -127,7 +127,10 @@ def lower_gemm(low: Lowering, call: Call) -> Value:
     a = a.moved(np.transpose) if call.integer("transA", 0) else a
     b = b.moved(np.transpose) if call.integer("transB", 0) else b
     alpha, beta = call.number("alpha", 1.0), call.number("beta", 1.0)
-    out = _times(low, matmul(low, a, b), alpha)
+    if isinstance(b, Known):  # float32 times float32 is exact in float64
+        out = matmul(low, a, _times(low, b, alpha))
+    else:
+        out = matmul(low, _times(low, a, alpha), b)
     if not call.has(2) or beta == 0.0:
         return out
     c = _times(low, call.value(2), beta)

@@ -25,8 +25,10 @@ def open_session(network: Network) -> tuple[Any, Signature, Signature]:
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
+    packed = network.path.suffix == ".gz"
+    model: str | bytes = read_model(network.path) if packed else str(network.path)
     try:
-        session = ort.InferenceSession(read_model(network.path), options, providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # the runtime raises a dozen unrelated types for a bad file
         got = " ".join(str(error).split())[:300]
         raise InputError(str(network.path), "a model that ONNX Runtime loads", got, EXPORT_AGAIN) from error

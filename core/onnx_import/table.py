@@ -1,4 +1,4 @@
-"""Which function lowers which ONNX operator, and why the best-known others are refused."""
+"""Which function lowers which ONNX operator; what is not listed is refused."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ def exact_of(value: Any) -> Fraction:
     return Fraction(float(value))
 
 
-OPERATIONS = {
+OPERATIONS: dict[str, tuple[Any, Any]] = {
     "add": (exact.add, lambda a, b: a + b),
     "subtract": (exact.subtract, lambda a, b: a - b),
     "multiply": (exact.multiply, lambda a, b: a * b),
@@ -67,7 +67,7 @@ def test_input_errors_are_carried_on() -> None:
     b = Known(np.array([2.5, 4.0, -1.0]), np.array([1e-4, 1e-5, 0.0]))
     for name, (compute, _) in OPERATIONS.items():
         result = compute(a, b)
-        assert result.error is not None
+        assert a.error is not None and b.error is not None and result.error is not None
         plain = {"add": np.add, "subtract": np.subtract, "multiply": np.multiply, "divide": np.divide}[name]
         for sign_a in (-1, 1):
             for sign_b in (-1, 1):
@@ -142,7 +142,7 @@ def test_average_pool_is_enclosed(tmp_path: Path) -> None:
     graph = graph_of(tmp_path / "net.onnx", [node], (1, 1, 3, 3), {})
     assert isinstance(graph.nodes[-1].op, Conv) and graph.nodes[-1].op.weight_error is not None
     x = numbers(9)
-    mean = sum(map(exact_of, x)) / 9
+    mean = sum(map(exact_of, x), Fraction(0)) / 9
     within(graph, x, [(mean, mean)])
 
 
