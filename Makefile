@@ -1,0 +1,57 @@
+# make test: everything a change has to pass, from a fresh clone. Needs Python 3.11 or later with pip; nothing else.
+.PHONY: help test test-all check lint types pytest demo clean
+.DEFAULT_GOAL := help
+export PYTHONSAFEPATH := 1
+
+PYTHON ?= python3
+PYTEST_FLAGS ?=
+VENV := .venv
+RUN := $(VENV)/bin
+# The environment is rebuilt whenever what it was made from has changed, or when the folder has moved.
+KEY := $(shell { cat pyproject.toml constraints.txt plugins/crown/_boxes.c; pwd; $(PYTHON) --version; } | cksum | tr ' ' '-')
+READY := $(VENV)/ready-$(KEY)
+TYPES := build/types
+
+help:
+	@echo "make test      install into $(VENV), check style and types, run the tests (all that a change must pass)"
+	@echo "make test-all  the same with the slow tests"
+	@echo "make check     style and types only"
+	@echo "make demo      from nothing to a proof, a counterexample and pictures in out/"
+	@echo "make clean     remove everything that was built"
+
+$(READY):
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed: make PYTHON=...")'
+	rm -rf $(VENV)
+	$(PYTHON) -m venv $(VENV)
+	$(RUN)/python -m pip install --quiet --constraint constraints.txt "setuptools>=77"
+	$(RUN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[dev]"
+	touch $@
+
+test: check
+	$(RUN)/python -m pytest $(PYTEST_FLAGS)
+
+test-all: check
+	$(RUN)/python -m pytest -m "slow or not slow" $(PYTEST_FLAGS)
+
+check: lint types
+
+lint: $(READY)
+	$(RUN)/ruff check .
+	$(RUN)/ruff format --check .
+
+# The folders core, plugins and vnnlib are imported as one package, verifolio; mypy sees that package as links.
+types: $(READY)
+	rm -rf $(TYPES)
+	mkdir -p $(TYPES)/verifolio
+	ln -s $(CURDIR)/core/* $(CURDIR)/plugins $(CURDIR)/vnnlib $(TYPES)/verifolio
+	ln -s $(CURDIR)/tests $(CURDIR)/examples $(CURDIR)/benchmarks $(TYPES)
+	cd $(TYPES) && $(CURDIR)/$(RUN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache \
+		--explicit-package-bases --namespace-packages verifolio tests examples benchmarks
+
+demo: $(READY)
+	$(RUN)/python examples/demo/demo.py
+
+clean:
+	rm -rf $(VENV) build out .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
+	rm -f plugins/crown/_boxes.*.so
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
