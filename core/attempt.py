@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,16 +14,16 @@ from numpy.typing import NDArray
 from verifolio.answer import Outcome, Stats, Verdict, Witness
 from verifolio.budget import Budget
 from verifolio.errors import VerifolioError
-from verifolio.evidence import Bounds, Evidence
-from verifolio.problem import Domain, Problem
+from verifolio.evidence import Evidence
+from verifolio.problem import Problem
 from verifolio.query import Query
 from verifolio.reductions import Reduced, reduce_for
 from verifolio.referee import Rejection, confirm, replay
 from verifolio.run import Link
+from verifolio.sharing import SharedEvidence
 from verifolio.verifier import Context, Verifier
 
 Array = NDArray[np.float64]
-FLUSH_SECONDS = 0.2
 RESERVE = 0.05  # of the time is kept for judging and sending
 
 
@@ -43,6 +42,11 @@ class Choice:
         cls = installed().verifiers.get(self.name)
         where = self.where or f"verifier {self.name}"
         return cls(build_options(cls.Options, self.options, where) if self.options else None)
+
+
+def build(verifier: Choice | Verifier) -> Verifier:
+    """An instance, looked up by name where needed."""
+    return verifier.build() if isinstance(verifier, Choice) else verifier
 
 
 @dataclass(frozen=True)
@@ -66,13 +70,6 @@ class Found:
 
 
 @dataclass(frozen=True)
-class Learned:
-    """Message: evidence gathered since the last one."""
-
-    evidence: Evidence
-
-
-@dataclass(frozen=True)
 class Note:
     """Message: a line of progress."""
 
@@ -81,7 +78,11 @@ class Note:
 
 @dataclass(frozen=True)
 class Report:
-    """What one attempt came to. `refused`: the member did not want the problem, in any form."""
+    """What one attempt came to.
+
+    `refused`: the member did not want the problem, in any form. `distance`: where asked, the proved distance
+    below which there is no counterexample.
+    """
 
     verdict: Verdict
     reason: str = ""
@@ -89,6 +90,7 @@ class Report:
     bound: float | None = None
     stats: Stats = field(default_factory=dict)
     refused: bool = False
+    distance: float | None = None
     error: VerifolioError | None = None
 
 
@@ -110,60 +112,7 @@ def _warm(keyed: _Keyed) -> Query:
     return keyed.query
 
 
-class SharedEvidence(Evidence):
-    """Evidence that also goes to the driver as it grows, at most every `FLUSH_SECONDS`."""
-
-    def __init__(self, known: Evidence, link: Link) -> None:
-        super().__init__(list(known.bounds), list(known.candidates), list(known.refuted))
-        self._link = link
-        self._fresh = Evidence()
-        self._lock = threading.Lock()
-        self._closed = threading.Event()
-        self._thread: threading.Thread | None = None
-
-    def add_bounds(self, bounds: Bounds) -> None:
-        super().add_bounds(bounds)
-        with self._lock:
-            self._fresh.add_bounds(bounds)
-        self._start()
-
-    def add_candidate(self, x: Array) -> None:
-        super().add_candidate(x)
-        with self._lock:
-            self._fresh.add_candidate(x)
-        self._start()
-
-    def add_refuted(self, problem: Problem, domain: Domain) -> None:
-        super().add_refuted(problem, domain)
-        with self._lock:
-            self._fresh.add_refuted(problem, domain)
-        self._start()
-
-    def _start(self) -> None:
-        """The sender thread exists only once there is something to send."""
-        if self._thread is None and not self._closed.is_set():
-            self._thread = threading.Thread(target=self._serve, name="evidence", daemon=True)
-            self._thread.start()
-
-    def _serve(self) -> None:
-        while not self._closed.wait(FLUSH_SECONDS):
-            self.flush()
-
-    def flush(self) -> None:
-        with self._lock:
-            fresh, self._fresh = self._fresh, Evidence()
-        if fresh.bounds or fresh.candidates or fresh.refuted:
-            self._link.send(Learned(fresh))
-
-    def close(self) -> None:
-        """Send the rest and end the sender."""
-        self._closed.set()
-        if self._thread is not None:
-            self._thread.join()
-        self.flush()
-
-
-class _Trial:
+class Trial:
     """One verifier on one query."""
 
     def __init__(self, task: AttemptTask, link: Link) -> None:
@@ -174,8 +123,7 @@ class _Trial:
         self.rejections: list[Rejection] = []
 
     def run(self) -> Report:
-        chosen = self.task.verifier
-        verifier = chosen.build() if isinstance(chosen, Choice) else chosen
+        verifier = build(self.task.verifier)
         problems = self.query.problems
         if not problems:
             return Report(Verdict.UNSAT, "no input region can hold a counterexample")
@@ -209,7 +157,7 @@ class _Trial:
         outcomes: list[Outcome] = []
         while len(outcomes) < len(plans) and not self.link.cancelled():
             rest = plans[len(outcomes) :]
-            got = verifier.run_many([p.problem for p in rest], self._context(rest[0]))[: len(rest)]
+            got = verifier.run_many([p.problem for p in rest], self.context(rest[0]))[: len(rest)]
             outcomes += [self._examine(p, o) for p, o in zip(rest, got, strict=False)]
             if self.witness is not None or not got:
                 break
@@ -219,7 +167,7 @@ class _Trial:
         """The problems that replace one problem: it is refuted if all of them are."""
         outcomes: list[Outcome] = []
         for part in parts:
-            outcomes.append(self._examine(part, verifier.run(part.problem, self._context(part))))
+            outcomes.append(self._examine(part, verifier.run(part.problem, self.context(part))))
             if self.witness is not None:
                 return outcomes[-1]
         undecided = [o for o in outcomes if o.verdict is not Verdict.UNSAT]
@@ -228,13 +176,13 @@ class _Trial:
     def _examine(self, plan: Reduced, outcome: Outcome) -> Outcome:
         """Replay a claimed point; a claim that fails leaves the problem undecided."""
         if outcome.point is not None and self.witness is None:
-            self._check(plan, outcome.point)
+            self.check(plan, outcome.point)
         if self.witness is None and outcome.verdict is Verdict.SAT:
             reason = self.rejections[-1].reason if outcome.point is not None else "without a point"
             return replace(outcome, verdict=Verdict.UNKNOWN, reason=f"claimed a counterexample: {reason}")
         return outcome
 
-    def _check(self, plan: Reduced, point: Array) -> bool:
+    def check(self, plan: Reduced, point: Array) -> bool:
         found = replay(self.query, plan.lift(np.asarray(point, np.float64).ravel()))
         if isinstance(found, Rejection):
             self.rejections = [*self.rejections[-8:], found]
@@ -244,7 +192,7 @@ class _Trial:
             self.link.send(Found(found))
         return True
 
-    def _context(self, plan: Reduced) -> Context:
+    def context(self, plan: Reduced) -> Context:
         from verifolio.registry import installed
 
         task, left = self.task, self.link.remaining()
@@ -254,7 +202,7 @@ class _Trial:
             evidence=self.evidence,
             bounders=installed().all_bounders(),
             seed=task.seed,
-            check=lambda x: self._check(plan, x),
+            check=lambda x: self.check(plan, x),
             report=lambda text: self.link.send(Note(text)),
             device=task.device,
         )
@@ -288,9 +236,14 @@ def merge_stats(outcomes: Sequence[Outcome]) -> Stats:
 
 def run_attempt(task: AttemptTask, link: Link) -> Report:
     """The function a worker calls. Errors of ours and of the verifier become reports, not crashes."""
-    trial: _Trial | None = None
+    return guarded(Trial, task, link)
+
+
+def guarded(kind: type[Trial], task: AttemptTask, link: Link) -> Report:
+    """Run a trial to a report, whatever happens in it."""
+    trial: Trial | None = None
     try:
-        trial = _Trial(task, link)
+        trial = kind(task, link)
         return trial.run()
     except VerifolioError as error:
         return Report(Verdict.ERROR, str(error), error=error)

@@ -13,14 +13,18 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from verifolio.answer import Answer, Flag, Verdict
+from verifolio.attempt import Choice
+from verifolio.closest import Closest, find_closest, minimiser
 from verifolio.conflict import raise_alarm
 from verifolio.evidence import Evidence
 from verifolio.executor import Executor
 from verifolio.hooks import executors, manager
 from verifolio.knowledge import Knowledge
 from verifolio.portfolio import Portfolio, choose
+from verifolio.problem import Ball
 from verifolio.query import Query
 from verifolio.solve import Settings, Walk
+from verifolio.verifier import Verifier
 
 if TYPE_CHECKING:
     from verifolio.store import Store
@@ -157,6 +161,17 @@ class Oracle:
         if not any(a.done() for a in askings):
             wait_futures([a._future for a in askings], timeout, FIRST_COMPLETED)
         return [a for a in askings if a.done()]
+
+    def closest(
+        self,
+        query: Query,
+        ball: Ball,
+        verifier: Choice | Verifier | None = None,
+        timeout: float | None = None,
+    ) -> Closest:
+        """The closest counterexample to the ball's centre, by a verifier that minimises."""
+        settings = self.settings if timeout is None else replace(self.settings, timeout=timeout)
+        return find_closest(query, ball, verifier or minimiser(), self.executor, settings)
 
     def close(self) -> None:
         """Cancel what runs and stop the workers."""

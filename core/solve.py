@@ -14,7 +14,6 @@ from verifolio.attempt import (
     AttemptTask,
     ConfirmTask,
     Found,
-    Learned,
     Note,
     Report,
     run_attempt,
@@ -27,6 +26,7 @@ from verifolio.executor import Executor, Handle
 from verifolio.portfolio import Member, Portfolio, Race, Series, Stage
 from verifolio.query import Query
 from verifolio.run import End, Job, Limits, Result
+from verifolio.sharing import Learned
 
 LEAST_SECONDS = 0.01
 CONFIRM_SECONDS = 10.0

@@ -21,6 +21,13 @@ def main() -> NoReturn:
 
 def run(arguments: list[str]) -> int:
     """Run one command; gives the exit code."""
+    code = _run(arguments)
+    if code == INTERRUPTED:
+        complain("interrupted")
+    return code
+
+
+def _run(arguments: list[str]) -> int:
     import typer
 
     from verifolio.cli.app import build_app
@@ -37,7 +44,6 @@ def run(arguments: list[str]) -> int:
         error.show()
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
-        complain("interrupted")
         return INTERRUPTED
     except BrokenPipeError:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  (nobody reads on; exit quietly)
