@@ -1,4 +1,4 @@
-"""`verifolio vnnlib check | show | convert`: look at property files."""
+"""`verifolio vnnlib check | show | convert | export-smt`: look at property files."""
 
 from __future__ import annotations
 
@@ -75,6 +75,24 @@ def convert(
     from verifolio.vnnlib import write
 
     text = write(read(file), version="1.0" if to is Target.ONE else "2.0")
+    if output:
+        Path(output).write_text(text)
+    else:
+        say(text.rstrip("\n"))
+
+
+@app.command("export-smt")
+def export_smt(
+    network: Annotated[str, typer.Argument(help="An ONNX file.")],
+    file: Annotated[str, typer.Argument(help="A VNN-LIB file.")],
+    output: Annotated[str, typer.Option("--output", "-o", help="Write here instead of printing.")] = "",
+) -> None:
+    """Write a piecewise-linear query as SMT-LIB 2 in exact numbers; sat means a counterexample."""
+    from verifolio.cli.output import say
+    from verifolio.encode.smtlib import to_smtlib
+    from verifolio.query import Query
+
+    text = to_smtlib(Query.from_files([network], file))
     if output:
         Path(output).write_text(text)
     else:

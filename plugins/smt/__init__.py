@@ -1,0 +1,18 @@
+"""Satisfiability modulo linear real arithmetic: the verifier `smt`, exact, on z3."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verifolio.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from verifolio.registry import Registry
+    from verifolio.verifier import Verifier
+
+
+@hookimpl
+def register_verifiers(registry: Registry[Verifier]) -> None:
+    from .verifier import Smt
+
+    registry.add(Smt)

@@ -1,0 +1,227 @@
+"""Assert the network once, then every disjunct on top of it, and read the rational point back."""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import z3
+from numpy.typing import NDArray
+
+from verifolio.answer import Outcome, Verdict
+from verifolio.encode.exact_forms import ExactNetwork, Form, Neuron, Phase, Range, exact_network, row_form
+from verifolio.errors import InputError
+from verifolio.evidence import Bounds
+from verifolio.problem import Domain, Problem
+from verifolio.verifier import Context
+from verifolio.vnnlib import Rows
+
+from .verifier import SmtOptions
+
+Array = NDArray[np.float64]
+POLL = 0.02
+# how much deeper than needed a witness is asked to lie, so that float32 does not push it out
+DEPTHS = (Fraction(1, 100), Fraction(1, 10_000), Fraction(1, 1_000_000))
+
+
+def decide(problem: Problem, context: Context, options: SmtOptions) -> Outcome:
+    """SAT with a point that replays, UNSAT by exact arithmetic, or why neither."""
+    if problem.domain.empty or not problem.disjuncts:
+        return Outcome.proved(reason="no input or no condition to satisfy")
+    bounds = _bounds(problem, context, options.bounder)
+    network = exact_network(problem.graph, input_ranges(problem.domain), bounds)
+    stats: dict[str, float | int | str] = {"open": network.open_count, "z3": z3.get_version_string()}
+    if network.open_count > options.max_open:
+        text = f"{network.open_count} ReLUs of unknown phase, more than max_open = {options.max_open}"
+        return Outcome.unknown(text, stats=stats)
+    with _watched(context) as (solver, ctx):
+        session = _Session(problem, network, context, solver, ctx, stats)
+        try:
+            return session.run()
+        except z3.Z3Exception as error:
+            # an interrupt may also surface as an exception
+            return (
+                session.stopped()
+                if context.budget.expired()
+                else Outcome.unknown(f"z3: {error}", stats=stats)
+            )
+
+
+def _bounds(problem: Problem, context: Context, name: str) -> Bounds | None:
+    known = context.evidence.bounds_for(problem)
+    if name and name not in context.bounders:
+        offered = ", ".join(context.bounders) or "none"
+        raise InputError("smt option bounder", f"one of {offered}", name, "see `verifolio plugins`")
+    bounder = context.bounders[name] if name else context.bounders.best(problem)
+    if bounder is None:
+        return known
+    found = bounder.bound([problem], context.budget, known)[0]
+    context.evidence.add_bounds(found)
+    return found if known is None else found.intersect(known)
+
+
+def input_ranges(domain: Domain) -> list[Range]:
+    """The exact range of every input, ball included."""
+    ranges: list[Range] = []
+    for k, (low, high) in enumerate(zip(domain.lower.tolist(), domain.upper.tolist(), strict=True)):
+        least = Fraction(low) if math.isfinite(low) else None
+        most = Fraction(high) if math.isfinite(high) else None
+        if domain.ball is not None:
+            centre, radius = Fraction(float(domain.ball.centre[k])), Fraction(domain.ball.radius)
+            least = centre - radius if least is None else max(least, centre - radius)
+            most = centre + radius if most is None else min(most, centre + radius)
+        ranges.append((least, most))
+    return ranges
+
+
+@contextmanager
+def _watched(context: Context) -> Iterator[tuple[Any, Any]]:
+    """A solver of its own z3 context, interrupted as soon as the budget is used up or cancelled."""
+    ctx = z3.Context()
+    solver = z3.SolverFor("QF_LRA", ctx=ctx)
+    solver.set("random_seed", context.seed % 2**31)
+    done = threading.Event()
+
+    def watch() -> None:
+        while not done.wait(POLL):
+            if context.budget.expired():
+                ctx.interrupt()
+
+    thread = threading.Thread(target=watch, name="smt-watch", daemon=True)
+    thread.start()
+    try:
+        yield solver, ctx
+    finally:
+        done.set()
+        thread.join()
+
+
+class _Session:
+    """One network in one solver."""
+
+    def __init__(
+        self,
+        problem: Problem,
+        network: ExactNetwork,
+        context: Context,
+        solver: Any,
+        ctx: Any,
+        stats: dict[str, float | int | str],
+    ) -> None:
+        self.problem, self.network, self.context = problem, network, context
+        self.solver, self.ctx, self.stats = solver, ctx, stats
+        names = [f"x{k}" for k in range(network.inputs)] + [f"r{n.variable}" for n in network.neurons]
+        self.variables = [z3.Real(name, ctx) for name in names]
+
+    def run(self) -> Outcome:
+        self._assert_domain()
+        for neuron in self.network.neurons:
+            self._assert_neuron(neuron)
+        reason = ""
+        for d, rows in enumerate(self.problem.disjuncts):
+            if self.context.budget.expired():
+                return self.stopped()
+            verdict = self._check(rows, Fraction(0))
+            if verdict == z3.sat:
+                point = self._witness(rows)
+                if point is not None:
+                    return Outcome.found(point, stats=self.stats)
+                reason = (
+                    f"disjunct {d} is satisfiable in exact arithmetic, but no float32 point near it replays"
+                )
+                self.stats["exact"] = "sat"
+            elif verdict == z3.unknown:
+                if self.context.budget.expired():
+                    return self.stopped()
+                reason = reason or f"z3 gave up: {self.solver.reason_unknown()}"
+        return Outcome.unknown(reason, stats=self.stats) if reason else Outcome.proved(stats=self.stats)
+
+    def stopped(self) -> Outcome:
+        late = self.context.budget.remaining <= 0
+        verdict = Verdict.TIMEOUT if late else Verdict.CANCELLED
+        return Outcome(verdict, reason="out of time" if late else "cancelled", stats=self.stats)
+
+    def _check(self, rows: Rows, depth: Fraction) -> Any:
+        """Check one disjunct, every row `depth` deeper than written; on sat the model is kept in `point`."""
+        self.solver.push()
+        for row in rows.linear_rows():
+            left, right = self._term(row_form(row.terms, self.network)), self._number(row.rhs - depth)
+            self.solver.add(left < right if row.strict else left <= right)
+        remaining = self.context.budget.remaining
+        if math.isfinite(remaining):
+            self.solver.set("timeout", max(1, int(remaining * 1000)))
+        verdict = self.solver.check()
+        if verdict == z3.sat:
+            self.point = self._read(self.solver.model())
+        self.solver.pop()
+        return verdict
+
+    def _witness(self, rows: Rows) -> Array | None:
+        """The float point nearest to the rational one, or one that lies deeper, if any replays."""
+        if self.context.check(self.point):
+            return self.point
+        for depth in DEPTHS:
+            if self.context.budget.expired():
+                return None
+            if self._check(rows, depth) == z3.sat and self.context.check(self.point):
+                return self.point
+        return None
+
+    def _read(self, model: Any) -> Array:
+        values = [model.eval(v, model_completion=True) for v in self.variables[: self.network.inputs]]
+        fractions = [Fraction(v.numerator_as_long(), v.denominator_as_long()) for v in values]
+        return np.array([float(f) for f in fractions])
+
+    def _assert_domain(self) -> None:
+        domain = self.problem.domain
+        for variable, (low, high) in zip(self.variables, input_ranges(domain), strict=False):
+            self._assert_range(variable, low, high)
+        if domain.rows is not None:
+            for row in domain.rows.linear_rows():
+                left, right = self._term(Form(row.terms)), self._number(row.rhs)
+                self.solver.add(left < right if row.strict else left <= right)
+        if domain.ball is not None and domain.ball.norm == 1:
+            self._assert_l1(domain.ball.centre.tolist(), domain.ball.radius)
+
+    def _assert_l1(self, centre: list[float], radius: float) -> None:
+        sizes = [z3.Real(f"d{k}", self.ctx) for k in range(len(centre))]
+        for size, variable, c in zip(sizes, self.variables, centre, strict=False):
+            gap = variable - self._number(Fraction(c))
+            self.solver.add(size >= gap, size >= -gap)
+        self.solver.add(z3.Sum(sizes) <= self._number(Fraction(radius)))
+
+    def _assert_neuron(self, neuron: Neuron) -> None:
+        out, form = self.variables[neuron.variable], self._term(neuron.form)
+        low, high = neuron.reach
+        if neuron.phase is Phase.ACTIVE:
+            self.solver.add(out == form)
+            self._assert_range(out, low, high)
+            return
+        on = z3.Bool(f"b{neuron.variable}", self.ctx)
+        zero = self._number(Fraction(0))
+        self.solver.add(out >= zero, out >= form)
+        self.solver.add(z3.Implies(on, out <= form), z3.Implies(z3.Not(on), out <= zero))
+        if high is not None:
+            self.solver.add(out <= self._number(high))
+        if low is not None and high is not None and low < 0 < high:
+            # the upper side of the triangle: implied, but it spares the search many branches
+            slope = high / (high - low)
+            self.solver.add(out <= self._number(slope) * (form - self._number(low)))
+
+    def _assert_range(self, term: Any, low: Fraction | None, high: Fraction | None) -> None:
+        if low is not None:
+            self.solver.add(term >= self._number(low))
+        if high is not None:
+            self.solver.add(term <= self._number(high))
+
+    def _number(self, value: Fraction) -> Any:
+        return z3.Q(value.numerator, value.denominator, self.ctx)
+
+    def _term(self, form: Form) -> Any:
+        parts = [self._number(c) * self.variables[v] for v, c in form.terms]
+        return z3.Sum([self._number(form.constant), *parts]) if parts else self._number(form.constant)

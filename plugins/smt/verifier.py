@@ -1,0 +1,53 @@
+"""The verifier `smt`: exact rational arithmetic, so ties and strict rows mean what they say."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import ClassVar
+
+from verifolio.answer import Outcome
+from verifolio.problem import Problem
+from verifolio.verifier import Context, Verifier
+
+
+@dataclass(frozen=True)
+class SmtOptions:
+    """Options of `smt`.
+
+    bounder: name of the bounder that fixes phases; empty takes the tightest willing one.
+    max_open: more ReLUs than this whose phase bounds do not fix are hopeless, and refused early.
+    max_neurons: networks with more ReLUs are refused before any bounds are computed.
+    """
+
+    bounder: str = ""
+    max_open: int = 60
+    max_neurons: int = 5000
+
+
+class Smt(Verifier):
+    """Complete for small piecewise-linear networks with exact weights; inputs may be unbounded."""
+
+    name: ClassVar[str] = "smt"
+    can_prove = True
+    can_falsify = True
+    Options = SmtOptions
+    options: SmtOptions
+
+    @classmethod
+    def available(cls) -> str | None:
+        return None if find_spec("z3") else "z3 is not installed; pip install z3-solver"
+
+    def refuses(self, problem: Problem) -> str | None:
+        from verifolio.encode.exact_forms import why_not_exact
+
+        if problem.domain.ball is not None and problem.domain.ball.norm == 2:
+            return "an L2 ball is not linear"
+        if problem.graph.neurons > self.options.max_neurons:
+            return f"{problem.graph.neurons} neurons, more than max_neurons = {self.options.max_neurons}"
+        return why_not_exact(problem.graph)
+
+    def run(self, problem: Problem, context: Context) -> Outcome:
+        from .decide import decide
+
+        return decide(problem, context, self.options)

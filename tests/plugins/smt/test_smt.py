@@ -1,0 +1,170 @@
+"""The verifier `smt` is exact: ties, strict rows and tiny distances are decided, and it stops when told."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
+import pytest
+
+from verifolio.answer import Verdict
+from verifolio.budget import Budget
+from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Relu
+from verifolio.graph.enclosure import enclose
+from verifolio.plugins.smt.verifier import Smt, SmtOptions
+from verifolio.problem import Ball, Domain, Problem, dense_rows
+from verifolio.testing.generate import KINDS, Shape, generate, random_graph
+from verifolio.verifier import Context
+from verifolio.vnnlib import Rows, make_rows
+
+
+def checker(problem: Problem) -> Callable[[np.ndarray], bool]:
+    def check(x: np.ndarray) -> bool:
+        y = enclose(problem.graph, x)[0]
+        inside = bool((x >= problem.domain.lower).all() and (x <= problem.domain.upper).all())
+        for rows in problem.disjuncts:
+            a, b, rhs = dense_rows(rows, len(x), len(y))
+            left = a @ x + b @ y
+            if inside and bool(np.where(rows.strict, left < rhs, left <= rhs).all()):
+                return True
+        return False
+
+    return check
+
+
+def context(problem: Problem, seconds: float = 20.0) -> Context:
+    return Context(budget=Budget(seconds), check=checker(problem))
+
+
+def relu_graph() -> Graph:
+    """y = relu(x)."""
+    builder = GraphBuilder(1)
+    return builder.finish(builder.add(Relu(1), 0))
+
+
+@pytest.mark.parametrize("seed", range(16))
+def test_agrees_with_the_truth(seed: int) -> None:
+    rng = np.random.default_rng(100 + seed)
+    kind = KINDS[seed % 4]
+    distance = float(rng.choice([1e-6, 1e-4, 1e-2, 1.0])) * (1 if seed % 2 else -1)
+    shape = Shape(
+        kind, inputs=4 if kind == "conv" else 2, width=2 if kind == "maxpool" else 3, depth=1 + seed % 2
+    )
+    made = generate(rng, shape, distance, disjuncts=1 + seed % 3, rows=1 + seed % 2, cuts=seed % 3 // 2)
+    outcome = Smt().run(made.problem, context(made.problem))
+    assert outcome.verdict is made.expected, outcome.reason
+
+
+@pytest.mark.parametrize(
+    ("rows", "verdict"),
+    [
+        (make_rows([({1: 1.0}, 0.0)]), Verdict.SAT),
+        (make_rows([({1: 1.0}, 0.0)], strict=True), Verdict.UNSAT),
+        (make_rows([({1: 1.0}, Fraction(-1, 10**40))]), Verdict.UNSAT),
+        (make_rows([({1: -1.0}, -1.0)]), Verdict.SAT),
+        (make_rows([({1: -1.0}, -1.0)], strict=True), Verdict.UNSAT),
+    ],
+)
+def test_ties_and_strict_rows_are_exact(rows: Rows, verdict: Verdict) -> None:
+    problem = Problem(relu_graph(), Domain(-np.ones(1), np.ones(1)), (rows,))
+    assert Smt().run(problem, context(problem)).verdict is verdict
+
+
+def test_unbounded_inputs_are_no_obstacle() -> None:
+    problem = Problem(
+        relu_graph(), Domain(np.full(1, -np.inf), np.full(1, np.inf)), (make_rows([({1: -1.0}, -1e6)]),)
+    )
+    assert Smt().refuses(problem) is None
+    assert Smt().run(problem, context(problem)).verdict is Verdict.SAT
+    below = replace(problem, disjuncts=(make_rows([({1: 1.0}, -1.0)]),))
+    assert Smt().run(below, context(below)).verdict is Verdict.UNSAT
+
+
+def test_an_exact_point_that_does_not_replay_is_said_to_be_one() -> None:
+    problem = Problem(relu_graph(), Domain(-np.ones(1), np.ones(1)), (make_rows([({1: 1.0}, 0.0)]),))
+    outcome = Smt().run(problem, replace(context(problem), check=lambda _: False))
+    assert outcome.verdict is Verdict.UNKNOWN
+    assert outcome.stats["exact"] == "sat"
+    assert "no float32 point" in outcome.reason
+
+
+def test_l1_balls_are_exact() -> None:
+    builder = GraphBuilder(2)
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.ones((1, 2))), 0))
+    ball = Ball(np.zeros(2), 1.0, 1.0)
+    domain = Domain(np.full(2, -5.0), np.full(2, 5.0), ball=ball)
+    touching = Problem(graph, domain, (make_rows([({2: -1.0}, -1.0)]),))
+    beyond = Problem(graph, domain, (make_rows([({2: -1.0}, -1.0 - 2**-40)]),))
+    assert Smt().run(touching, context(touching)).verdict is Verdict.SAT
+    assert Smt().run(beyond, context(beyond)).verdict is Verdict.UNSAT
+
+
+def test_refusals_name_the_reason() -> None:
+    builder = GraphBuilder(1)
+    smooth = builder.finish(builder.add(Elementwise(1, "exp"), 0))
+    builder = GraphBuilder(1)
+    noisy = builder.finish(builder.add(Dense(1, np.zeros(1), np.ones((1, 1)), np.full((1, 1), 1e-9)), 0))
+    unit, rows = Domain(np.zeros(1), np.ones(1)), (make_rows([({1: 1.0}, 0.0)]),)
+    assert "exp" in str(Smt().refuses(Problem(smooth, unit, rows)))
+    assert "error" in str(Smt().refuses(Problem(noisy, unit, rows)))
+    l2 = replace(unit, ball=Ball(np.zeros(1), 1.0, 2.0))
+    assert "L2" in str(Smt().refuses(Problem(relu_graph(), l2, rows)))
+    small = Smt(SmtOptions(max_neurons=0))
+    assert "max_neurons" in str(small.refuses(Problem(relu_graph(), unit, rows)))
+
+
+def test_too_many_open_phases_are_hopeless_early() -> None:
+    graph = random_graph(np.random.default_rng(0), Shape(inputs=5, width=60, depth=3))
+    problem = Problem(graph, Domain(-np.ones(5), np.ones(5)), (make_rows([({5: 1.0}, -50.0)]),))
+    started = time.monotonic()
+    outcome = Smt().run(problem, context(problem))
+    assert outcome.verdict is Verdict.UNKNOWN
+    assert "max_open" in outcome.reason
+    assert time.monotonic() - started < 5.0
+
+
+def test_empty_domains_and_conditions() -> None:
+    rows = (make_rows([({1: 1.0}, 5.0)]),)
+    empty = Problem(relu_graph(), Domain(np.ones(1), np.zeros(1)), rows)
+    assert Smt().run(empty, context(empty)).verdict is Verdict.UNSAT
+    cut = Problem(relu_graph(), Domain(np.zeros(1), np.ones(1), make_rows([({0: 1.0}, -1e-30)])), rows)
+    assert Smt().run(cut, context(cut)).verdict is Verdict.UNSAT
+    always = Problem(relu_graph(), Domain(np.zeros(1), np.ones(1)), (make_rows([]),))
+    assert Smt().run(always, context(always)).verdict is Verdict.SAT
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e30])
+def test_ill_scaled_weights_do_not_matter(scale: float) -> None:
+    builder = GraphBuilder(1)
+    hidden = builder.add(Dense(2, np.array([0.0, -scale / 2]), np.full((2, 1), scale)), 0)
+    out = Dense(1, np.zeros(1), np.array([[1.0, -1.0]]))
+    graph = builder.finish(builder.add(out, builder.add(Relu(2), hidden)))
+    for factor, right in ((0.5, Verdict.SAT), (0.5 + 2**-50, Verdict.UNSAT)):
+        problem = Problem(
+            graph, Domain(np.zeros(1), np.ones(1)), (make_rows([({1: -1.0}, -factor * scale)]),)
+        )
+        outcome = Smt().run(problem, replace(context(problem), check=lambda _: True))
+        assert outcome.verdict is right
+
+
+def hard_problem() -> Problem:
+    graph = random_graph(np.random.default_rng(0), Shape(inputs=12, width=24, depth=2, outputs=1))
+    return Problem(graph, Domain(-np.ones(12), np.ones(12)), (make_rows([({12: 1.0}, -9.0)]),))
+
+
+def test_the_clock_and_the_token_are_honoured() -> None:
+    problem = hard_problem()
+    started = time.monotonic()
+    quiet = replace(context(problem, 1.0), check=lambda _: False)
+    assert Smt().run(problem, quiet).verdict is Verdict.TIMEOUT
+    assert time.monotonic() - started < 3.0
+    cancelled = threading.Event()
+    threading.Timer(0.7, cancelled.set).start()
+    started = time.monotonic()
+    outcome = Smt().run(problem, Context(budget=Budget(60.0, stop=cancelled.is_set)))
+    assert outcome.verdict is Verdict.CANCELLED
+    assert time.monotonic() - started < 3.0
