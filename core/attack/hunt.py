@@ -55,12 +55,21 @@ class Hunt:
         """Whether all problems are closed, or one where one is enough."""
         return not bool(self.open.all()) if self.first else not bool(self.open.any())
 
-    def open_targets(self) -> Tensor:
-        """Positions of targets whose problem is open, the most promising first."""
+    def open_targets(self, best: int = 0) -> Tensor:
+        """Positions of targets whose problem is open, most promising first; `best`: so many per problem."""
         index = torch.nonzero(self.open[self.targets.owner.cpu()]).ravel()
         if self.pool_worst.shape[1] == 0:
             return index
-        return index[self.pool_worst[index, 0].cpu().argsort(stable=True)]
+        index = index[self.pool_worst[index, 0].cpu().argsort(stable=True)]
+        if best == 0:
+            return index
+        seen: dict[int, int] = {}
+        chosen = []
+        for at, owner in zip(index.tolist(), self.targets.owner[index].tolist(), strict=True):
+            seen[owner] = seen.get(owner, 0) + 1
+            if seen[owner] <= best:
+                chosen.append(at)
+        return torch.tensor(chosen, dtype=torch.int64)
 
     def offer(self, owner: int, x: Tensor) -> bool:
         """Replay one point; a success closes the problem."""

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from verifolio.attack.cost import Cost, cost_of
-from verifolio.attack.descend import Schedule, descend, diversify, outputs
+from verifolio.attack.descend import Mode, Schedule, descend, diversify, outputs
 from verifolio.attack.hunt import Check, Hunt
 from verifolio.attack.project import project
 from verifolio.attack.sample import corners, draw, evolve
@@ -22,6 +22,13 @@ from verifolio.budget import Budget
 from verifolio.problem import Problem, finite
 
 Array = NDArray[np.float64]
+ROUNDS: tuple[tuple[Mode, float, int], ...] = (  # kind of descent, first step, targets per problem
+    ("sign", 0.5, 0),
+    ("adam", 1.0, 2),
+    ("sign", 0.5, 2),
+    ("adam", 0.5, 0),
+    ("sign", 0.2, 3),
+)
 SAMPLED_FIRST = 32
 FEW = 20  # from here on samples thin out
 SAMPLE_PRODUCTS = 2e10  # multiplications spent on samples alone
@@ -164,9 +171,9 @@ class _Attack:
                     self._sample_all()
                 self._evolve_all(number)
 
-    def _chunks(self, lanes: int) -> Iterator[Tensor]:
+    def _chunks(self, lanes: int, best: int = 0) -> Iterator[Tensor]:
         """Open targets in groups of at most `lanes`; a group may have closed by the time it comes up."""
-        for group in torch.split(self.hunt.open_targets(), max(1, lanes)):
+        for group in torch.split(self.hunt.open_targets(best), max(1, lanes)):
             still = self.hunt.open[self.hunt.targets.owner[group].cpu()]
             if self.hunt.done:
                 return
@@ -236,26 +243,29 @@ class _Attack:
             self.hunt.watch(group)(x, values, worst)
             self.hunt.settle(group, x, worst)
 
-    def _plan(self, number: int) -> tuple[int, Schedule]:
-        """Starts per target and the schedule of a round: a quick one, then longer ones of both kinds."""
+    def _plan(self, number: int) -> tuple[int, int, Schedule]:
+        """Targets per problem (0: all), starts per target and the schedule of a round.
+
+        A quick round comes first; then rounds of both kinds, over all targets and over the best few.
+        """
         if number == 0:
-            return 2, Schedule(max(4, self.settings.steps // 5), "sign", 0.5)
-        steps = self.settings.steps * (1 + number // 4)
-        mode = ("sign", "adam", "sign", "adam")[number % 4]
-        step = (0.5, 0.5, 1.0, 0.1)[number % 4] if mode == "sign" else (0.5, 1.0, 0.5, 0.2)[number % 4]
-        return min(self.settings.restarts, 4 * 2**number), Schedule(steps, mode, step)  # type: ignore[arg-type]
+            return 0, 2, Schedule(max(4, self.settings.steps // 5))
+        mode, step, best = ROUNDS[(number - 1) % len(ROUNDS)]
+        steps = self.settings.steps * (1 + number // len(ROUNDS))
+        starts = min(self.settings.restarts, 4 * 2**number)
+        return best, starts * (4 if best else 1), Schedule(steps, mode, step)
 
     def _descend_all(self, number: int) -> None:
-        starts, schedule = self._plan(number)
+        best, starts, schedule = self._plan(number)
         starts = max(1, min(starts, self.cost.lanes))
-        for group in self._chunks(self.cost.lanes // starts):
+        for group in self._chunks(self.cost.lanes // starts, best):
             part = self.hunt.targets.take(group)
             x = self._starts(group, part, starts, number)
             rows = part.rhs.shape[1]
             hinged = (torch.arange(starts) % 2 == 1) & (rows > 1)
             watch = self.hunt.watch(group)
-            best, worst = descend(self.hunt.module, part, x, hinged.to(x.device), schedule, watch)
-            self.hunt.settle(group, best, worst)
+            points, worst = descend(self.hunt.module, part, x, hinged.to(x.device), schedule, watch)
+            self.hunt.settle(group, points, worst)
 
     def _descend_once(self) -> None:
         for group in self._chunks(self.cost.lanes):
