@@ -24,6 +24,7 @@ from verifolio.sharing import SharedEvidence
 from verifolio.verifier import Context, Verifier
 
 Array = NDArray[np.float64]
+REFUSES = "refuses: "
 RESERVE = 0.05  # of the time is kept for judging and sending
 
 
@@ -112,12 +113,17 @@ def _warm(keyed: _Keyed) -> Query:
     return keyed.query
 
 
+def warm_query(query: Query) -> Query:
+    """The same query as this worker saw it before, with its graph and problems, or this one."""
+    return _warm(_Keyed(query))
+
+
 class Trial:
     """One verifier on one query."""
 
     def __init__(self, task: AttemptTask, link: Link) -> None:
         self.task, self.link = task, link
-        self.query = _warm(_Keyed(task.query))
+        self.query = warm_query(task.query)
         self.evidence = SharedEvidence(task.evidence, link)
         self.witness: Witness | None = None
         self.rejections: list[Rejection] = []
@@ -133,7 +139,7 @@ class Trial:
             witness = confirm(self.query, self.witness)
             return Report(Verdict.SAT, witness=witness, stats=merge_stats(outcomes))
         if refusal:
-            return Report(Verdict.UNKNOWN, f"refuses: {refusal}", refused=True)
+            return Report(Verdict.UNKNOWN, f"{REFUSES}{refusal}", refused=True)
         return self._conclude(verifier, outcomes, len(open_problems))
 
     def _decide(self, verifier: Verifier, problems: list[Problem]) -> tuple[list[Outcome], str]:
@@ -267,7 +273,7 @@ class ConfirmTask:
 
 def run_confirm(task: ConfirmTask, link: Link) -> Witness:
     """The function a worker calls to complete the judgement of a replayed witness."""
-    return confirm(_warm(_Keyed(task.query)), task.witness)
+    return confirm(warm_query(task.query), task.witness)
 
 
 def one_line(error: BaseException) -> str:

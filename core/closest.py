@@ -102,7 +102,9 @@ def find_closest(
     distance = math.inf if witness is None else distance_of(ball, witness)
     lower = report.distance or 0.0
     if witness is not None and lower > distance * (1 + ROUNDING) and confirmed(witness):
-        message = f"{verifier.name} claims that nothing is closer than {lower:.9g}, but a witness is at {distance:.9g}"
+        message = (
+            f"{verifier.name} claims nothing is closer than {lower:.9g}, but a witness is at {distance:.9g}"
+        )
         raise SoundnessAlarm(message)
     return Closest(
         min(lower, distance),

@@ -8,9 +8,11 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from verifolio.answer import Answer, Attempt, Verdict, Witness
 from verifolio.attempt import (
+    REFUSES,
     AttemptTask,
     ConfirmTask,
     Found,
@@ -25,8 +27,9 @@ from verifolio.evidence import Evidence
 from verifolio.executor import Executor, Handle
 from verifolio.portfolio import Member, Portfolio, Race, Series, Stage
 from verifolio.query import Query
-from verifolio.run import End, Job, Limits, Result
+from verifolio.run import End, Job, Limits, Link, Result
 from verifolio.sharing import Learned
+from verifolio.survey import Opinion, SurveyTask, run_survey
 
 LEAST_SECONDS = 0.01
 CONFIRM_SECONDS = 10.0
@@ -111,6 +114,7 @@ class Walk:
         self._affinity = "".join(n.sha256 for n in query.networks)
         self._lock = threading.Lock()
         self._token = Token()
+        self._opinions: dict[int, Opinion] = {}
         self._started = 0.0
 
     def cancel(self) -> None:
@@ -123,6 +127,7 @@ class Walk:
     def run(self) -> Answer:
         """Walk the tree; the answer has every attempt in it."""
         self._started = time.monotonic()
+        self._survey()
         self._stage(self.portfolio.root, self.settings.timeout, self._token)
         seconds = time.monotonic() - self._started
         answer = self._answer(seconds)
@@ -133,7 +138,8 @@ class Walk:
 
         if self.claims:
             return settle(self.query, [self._confirmed(c) for c in self.claims])
-        verdict = summarise([a.verdict for a in self.attempts], self._token.cancelled)
+        tried = [a for a in self.attempts if not a.reason.startswith(REFUSES)] or self.attempts
+        verdict = summarise([a.verdict for a in tried], self._token.cancelled)
         if verdict is Verdict.UNKNOWN and seconds >= self.settings.timeout:
             verdict = Verdict.TIMEOUT
         said = [f"{a.verifier}: {a.reason or a.verdict}" for a in self.attempts]
@@ -162,6 +168,7 @@ class Walk:
     def _allot(self, stage: Stage, left: float, rest: Sequence[Stage]) -> float:
         """A member's own limit, or an equal part of what the limited members after it leave."""
         total = self.settings.timeout
+        rest = [stage, *(s for s in rest[1:] if self._willing(s))]
         limits = [s.limit(total) if isinstance(s, Member) else None for s in rest]
         if limits[0] is not None:
             return min(left, limits[0])
@@ -190,7 +197,32 @@ class Walk:
             token.detach(branch)
         return any(wins)
 
+    def _survey(self) -> None:
+        """Ask every member whether it refuses, so that no time is kept for those that do."""
+        members = self.portfolio.members
+        if len(members) < 2 or self._token.cancelled:
+            return
+        task = SurveyTask(self._light, tuple(m.verifier for m in members), tuple(m.optional for m in members))
+        handle = self.executor.submit(self._limited(run_survey, task, self.settings.timeout))
+        self._token.attach(handle)
+        result = handle.result()
+        self._token.detach(handle)
+        if result is not None and isinstance(result.value, VerifolioError):
+            raise result.value
+        if result is not None and result.end is End.DONE and isinstance(result.value, list):
+            self._opinions = {id(m): o for m, o in zip(members, result.value, strict=True) if o is not None}
+
+    def _willing(self, stage: Stage) -> bool:
+        if isinstance(stage, Member):
+            return id(stage) not in self._opinions
+        return any(self._willing(s) for s in stage.stages)
+
     def _member(self, member: Member, seconds: float, token: Token) -> bool:
+        opinion = self._opinions.get(id(member))
+        if isinstance(opinion, str):
+            self._note(Attempt(member.name, Verdict.UNKNOWN, f"{REFUSES}{opinion}", 0.0))
+        if opinion is not None:
+            return False
         if seconds < LEAST_SECONDS or token.cancelled:
             verdict = Verdict.CANCELLED if token.cancelled else Verdict.TIMEOUT
             self._note(Attempt(member.name, verdict, "cancelled" if token.cancelled else "no time left", 0.0))
@@ -207,8 +239,11 @@ class Walk:
             e = self.evidence
             known = Evidence(list(e.bounds), list(e.candidates), list(e.refuted))
         task = AttemptTask(self._light, member.verifier, known, s.seed, s.memory, s.cores, s.device)
-        limit = None if math.isinf(seconds) else seconds
-        return Job(run_attempt, task, Limits(limit, s.memory, s.cores, s.grace), self._affinity)
+        return self._limited(run_attempt, task, seconds)
+
+    def _limited(self, function: Callable[[Any, Link], Any], payload: object, seconds: float) -> Job:
+        s, limit = self.settings, None if math.isinf(seconds) else seconds
+        return Job(function, payload, Limits(limit, s.memory, s.cores, s.grace), self._affinity)
 
     def _conclude(self, member: Member, result: Result) -> bool:
         """Take over what a job learned, record the attempt, keep a claim."""
@@ -239,8 +274,7 @@ class Walk:
         witness = claim.witness
         if witness is None or not claim.salvaged:
             return claim
-        limits = Limits(CONFIRM_SECONDS, self.settings.memory, self.settings.cores, self.settings.grace)
-        job = Job(run_confirm, ConfirmTask(self._light, witness), limits, self._affinity)
+        job = self._limited(run_confirm, ConfirmTask(self._light, witness), CONFIRM_SECONDS)
         result = self.executor.submit(job).result()
         value = None if result is None else result.value
         return replace(claim, witness=value) if isinstance(value, Witness) else claim
