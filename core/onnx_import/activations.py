@@ -59,16 +59,13 @@ def clip(low: Lowering, x: View, lower: float, upper: float) -> View:
     """min(max(x, lower), upper), written so that interval bounds stay between lower and upper."""
     if lower > upper:
         raise Malformed("a lower limit below the upper one", f"{lower} > {upper}")
-    has_lower, has_upper = lower > -LARGEST, upper < LARGEST
-    if has_lower:
+    if max(abs(lower), abs(upper)) <= 2.0**20:
         above = low.relu(low.add_constant(x, known(-lower)))
-        if not has_upper:
-            return low.add_constant(above, known(lower))
         gap = exact.subtract(known(upper), known(lower))
         return low.subtract_from(known(upper), low.relu(low.subtract_from(gap, above)))
-    if has_upper:
-        return low.subtract_from(known(upper), low.relu(low.subtract_from(known(upper), x)))
-    return x
+    if lower > -LARGEST:
+        x = low.limit(x, known(lower), 1.0)
+    return low.limit(x, known(upper), -1.0) if upper < LARGEST else x
 
 
 def lower_clip(low: Lowering, call: Call) -> Value:

@@ -134,10 +134,7 @@ def extreme(low: Lowering, a: Value, b: Value, sign: float) -> Value:
         if sign > 0:
             return low.maximum(view, b)
         return low.sum((1.0, -1.0), view, low.relu(low.sum((1.0, -1.0), view, b)))
-    bound = as_float(b)
-    if sign > 0:  # c + relu(x - c)
-        return low.add_constant(low.relu(low.add_constant(view, exact.negate(bound))), bound)
-    return low.subtract_from(bound, low.relu(low.subtract_from(bound, view)))  # c - relu(c - x)
+    return low.limit(view, as_float(b), sign)
 
 
 def _extreme_known(a: Known, b: Known, sign: float) -> Known:

@@ -243,6 +243,21 @@ class Lowering:
         """max(a, b) = a + relu(b - a)."""
         return self.sum((1.0, 1.0), a, self.relu(self.sum((1.0, -1.0), b, a)))
 
+    def limit(self, view: View, bound: Known, sign: float) -> View:
+        """max(x, c) for sign 1, min(x, c) for sign -1.
+
+        c + relu(x - c) shows in interval bounds that the result is at least c; but for a huge c it would
+        cancel in floating point, and x + relu(c - x) does not. Likewise for the minimum.
+        """
+        moderate = bool((np.abs(bound.value) <= 2.0**20).all())
+        if sign > 0:
+            if moderate:
+                return self.add_constant(self.relu(self.add_constant(view, exact.negate(bound))), bound)
+            return self.sum((1.0, 1.0), view, self.relu(self.subtract_from(bound, view)))
+        if moderate:
+            return self.subtract_from(bound, self.relu(self.subtract_from(bound, view)))
+        return self.sum((1.0, -1.0), view, self.relu(self.add_constant(view, exact.negate(bound))))
+
     def dense(self, view: View, weight: Known, bias: Known | None = None) -> View:
         """weight @ view + bias for a flat view; a view that loses little is folded into the columns."""
         outputs = weight.shape[0]

@@ -264,6 +264,8 @@ def lower_pad(low: Lowering, call: Call) -> Value:
     crop = tuple(slice(max(0, -b), n - max(0, -e)) for n, b, e in zip(x.shape, begin, end, strict=True))
     grow = [(max(0, b), max(0, e)) for b, e in zip(begin, end, strict=True)]
     x = x.moved(lambda a: a[crop])
+    if mode not in ("constant", *_PAD_MODES):
+        raise Malformed("a padding mode", f"{mode!r}")
     if mode != "constant":
         return x.moved(lambda a: np.pad(a, grow, mode=_PAD_MODES[mode]))
     return _pad_constant(low, x, grow, fill)

@@ -28,7 +28,7 @@ def open_session(network: Network) -> tuple[Any, Signature, Signature]:
     packed = network.path.suffix == ".gz"
     model: str | bytes = read_model(network.path) if packed else str(network.path)
     try:
-        session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+        session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
     except Exception as error:  # the runtime raises a dozen unrelated types for a bad file
         got = " ".join(str(error).split())[:300]
         raise InputError(str(network.path), "a model that ONNX Runtime loads", got, EXPORT_AGAIN) from error
