@@ -141,7 +141,8 @@ def weight_slack(op: Op, magnitude: Array) -> Array:
             weight_error = conv_matrix(op, weight_error)
         elif weight_error.ndim == 1:
             slack = slack + weight_error * magnitude + (0.0 if bias_error is None else bias_error)
-            return slack * (1 + gamma(2))
+            widened: Array = slack * (1 + gamma(2))
+            return widened
         slack = slack + weight_error @ magnitude
     if bias_error is not None:
         if isinstance(op, Conv):
