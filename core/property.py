@@ -2,34 +2,102 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from verifolio.errors import InputError
 from verifolio.network import Network
+from verifolio.problem import Ball
 from verifolio.query import Query
 from verifolio.verifier import NoOptions
+from verifolio.vnnlib import Rows, box_case, specification_from_cases
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 Array = NDArray[np.float64]
+NORMS = (1.0, 2.0, math.inf)
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
-    """The input a property is about: its values (flat), its label, the radius and norm, the legal range."""
+    """The input a property is about: its values (flat), its label, the radius and norm, the legal range.
+
+    `outputs` are the networks' outputs at x, concatenated; a property that needs them computes them where
+    they are missing (see `with_outputs`).
+    """
 
     x: Array
     label: int
     epsilon: float
-    norm: float = np.inf
+    norm: float = math.inf
     lower: Array | float = 0.0
     upper: Array | float = 1.0
+    outputs: Array | None = field(default=None)
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.epsilon) and self.epsilon >= 0):
+            raise InputError("epsilon", "a finite number, not negative", repr(self.epsilon))
+        if self.norm not in NORMS:
+            raise InputError("norm", "1, 2 or inf", repr(self.norm))
+
+    @property
+    def box(self) -> tuple[Array, Array]:
+        """x - epsilon and x + epsilon, clipped to the legal range; x itself is never clipped away."""
+        x = np.asarray(self.x, np.float64).ravel()
+        lower = np.minimum(np.maximum(x - self.epsilon, self.lower), x)
+        return lower, np.maximum(np.minimum(x + self.epsilon, self.upper), x)
+
+    @property
+    def ball(self) -> Ball | None:
+        """The ball that narrows the box further; None for the maximum norm."""
+        x = np.asarray(self.x, np.float64).ravel()
+        return None if math.isinf(self.norm) else Ball(x, self.epsilon, self.norm)
+
+    def with_outputs(self, networks: Sequence[Network]) -> Reference:
+        """The same with outputs: the networks in double precision (its error is far below float32's)."""
+        if self.outputs is not None:
+            return self
+        from verifolio.graph.enclosure import enclose
+
+        x = np.asarray(self.x, np.float64).ravel()
+        return replace(self, outputs=np.concatenate([enclose(n.graph, x)[0] for n in networks]))
+
+
+@dataclass(frozen=True, eq=False)
+class Points:
+    """A batch of points: inputs (B, n) and outputs (B, m), each with its reference's inputs, outputs, label.
+
+    Anything that the loss should be differentiated by carries gradients: `y` and `y0` in training, `x` in an
+    attack.
+    """
+
+    x: Tensor
+    y: Tensor
+    x0: Tensor
+    y0: Tensor
+    labels: Tensor
+    epsilon: float
+
+    @classmethod
+    def at(cls, reference: Reference, x: Array, y: Array) -> Points:
+        """Points (B, n) around one reference that has its outputs, in double precision."""
+        import torch
+
+        if reference.outputs is None:
+            raise InputError("reference", "outputs", "none", "call `with_outputs(networks)` first")
+        x, y = np.atleast_2d(np.asarray(x, np.float64)), np.atleast_2d(np.asarray(y, np.float64))
+        x0 = np.broadcast_to(np.asarray(reference.x, np.float64).ravel(), x.shape).copy()
+        y0 = np.broadcast_to(np.asarray(reference.outputs, np.float64), y.shape).copy()
+        parts = [torch.from_numpy(np.ascontiguousarray(a)) for a in (x, y, x0, y0)]
+        labels = torch.full((len(x),), reference.label, dtype=torch.int64)
+        return cls(*parts, labels, reference.epsilon)
 
 
 class Property(ABC):
@@ -37,18 +105,72 @@ class Property(ABC):
 
     name: ClassVar[str]
     Options: ClassVar[type] = NoOptions
+    networks: ClassVar[int] = 1  # how many networks it is about
 
     def __init__(self, options: Any = None) -> None:
         self.options = self.Options() if options is None else options
 
     @abstractmethod
     def query(self, networks: Sequence[Network], reference: Reference) -> Query:
-        """The query whose counterexamples are the violations."""
+        """The query that proves the property where it is UNSAT; its counterexamples are the violations."""
+
+    def refutation(self, networks: Sequence[Network], reference: Reference) -> Query | None:
+        """Where `query` only asks for something stronger: a query all of whose counterexamples violate."""
+        return None
 
     @abstractmethod
+    def satisfied(self, points: Points) -> Tensor:
+        """Whether the property holds at each point, (B,) booleans."""
+
+    @abstractmethod
+    def loss(self, points: Points) -> Tensor:
+        """A differentiable loss per point (B,), 0 exactly where the property holds (the DL2 translation)."""
+
+    def violation(self, points: Points) -> Tensor:
+        """What an attack makes small: the loss of the property's negation, minus its own."""
+        return -self.loss(points)
+
     def holds(self, outputs: Array, reference: Reference, x: Array) -> bool:
         """Whether the property holds at the concrete point x with these outputs."""
+        return bool(self.satisfied(Points.at(reference, x, outputs)).all())
 
-    @abstractmethod
-    def loss(self, outputs: Tensor, x: Tensor, references: Sequence[Reference]) -> Tensor:
-        """A differentiable loss per point, 0 exactly where the property holds (the DL2 translation)."""
+
+def build_query(
+    prop: Property,
+    networks: Sequence[Network],
+    reference: Reference,
+    disjuncts: Sequence[Rows],
+    box: tuple[Array, Array] | None = None,
+) -> Query:
+    """The query whose counterexamples lie in the reference's ball (or `box`) and satisfy one disjunct.
+
+    Columns of the rows: the inputs, then the outputs. Several networks read one shared input.
+    """
+    check_networks(prop, networks)
+    lower, upper = reference.box if box is None else box
+    size = sum(n.output_size for n in networks)
+    if any(n.input_size != len(lower) for n in networks):
+        got = " and ".join(str(n.input_size) for n in networks)
+        raise InputError(
+            f"property {prop.name}", f"networks with {len(lower)} inputs, as the data has", got, "match them"
+        )
+    specification = specification_from_cases([box_case(lower, upper, disjuncts)], output_size=size)
+    labels = {"property": prop.name, "epsilon": repr(reference.epsilon), "label": str(reference.label)}
+    return Query(tuple(networks), specification, reference.ball, len(networks) > 1, prop.name, labels)
+
+
+def check_networks(prop: Property, networks: Sequence[Network]) -> None:
+    """Refuse the wrong number of networks."""
+    if len(networks) != prop.networks:
+        raise InputError(f"property {prop.name}", f"{prop.networks} network(s)", str(len(networks)))
+
+
+def check_label(prop: Property, label: int, outputs: int) -> None:
+    """Refuse labels that no output stands for."""
+    if not 0 <= label < outputs:
+        raise InputError(
+            f"property {prop.name}",
+            f"a label from 0 to {outputs - 1}",
+            str(label),
+            "does the data belong to the network?",
+        )

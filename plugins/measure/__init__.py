@@ -1,0 +1,1 @@
+"""`verifolio measure`: constraint satisfaction, security and accuracy of networks on data."""

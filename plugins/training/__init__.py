@@ -1,0 +1,1 @@
+"""`verifolio train` and `verifolio cycle`: small, honest training for robustness."""
