@@ -167,6 +167,25 @@ def test_an_empty_region_holds_no_counterexample(network: Network) -> None:
         assert oracle.ask(reaches(network, 0.0, (1.0, 1.0), (0.0, 0.0))).verdict is Verdict.UNSAT
 
 
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize(("threshold", "verdict"), [(3.5, Verdict.SAT), (4.5, Verdict.UNSAT)])
+def test_several_networks_are_one_question(
+    network: Network, shared: bool, threshold: float, verdict: Verdict
+) -> None:
+    """The first outputs of two networks add up to at most 4 on the unit box."""
+    from verifolio.vnnlib import box_case, make_rows, specification_from_cases
+
+    inputs = 2 if shared else 4
+    rows = make_rows([({inputs: -1.0, inputs + 2: -1.0}, -threshold)])
+    case = box_case([0.0] * inputs, [1.0] * inputs, [rows])
+    query = Query((network, network), specification_from_cases([case], output_size=4), shared_input=shared)
+    with Oracle(None, "inline", timeout=20.0) as oracle:
+        answer = oracle.ask(query)
+    assert answer.verdict is verdict, answer.reason
+    if answer.witness is not None:
+        assert len(answer.witness.y) == 4
+
+
 def test_many_are_answered_as_they_finish(network: Network, place: Executor) -> None:
     queries = [reaches(network, 1.0 + 0.125 * k) for k in range(16)]
     with Oracle(single(bad.Corners()), place, timeout=20.0) as oracle:
@@ -197,6 +216,18 @@ def test_leaving_the_loop_cancels_the_rest(network: Network, place: Executor) ->
             assert answer.verdict in (Verdict.SAT, Verdict.UNKNOWN)
             break
     assert time.monotonic() - started < 10.0
+
+
+def test_the_closest_counterexample_is_found_and_bounded(network: Network) -> None:
+    query = reaches(network, 1.5)
+    with inline() as oracle:
+        found = oracle.closest(query, Ball(np.array([0.5, 0.5]), 0.5, math.inf), timeout=20.0)
+        none = oracle.closest(query, Ball(np.array([0.5, 0.5]), 0.125, math.inf), timeout=20.0)
+    assert found.witness is not None
+    assert found.lower <= 0.25 <= found.distance
+    assert found.distance - found.lower < 1e-3
+    assert none.witness is None
+    assert none.lower >= 0.125
 
 
 def test_bad_input_reaches_the_asker(network: Network) -> None:
