@@ -63,12 +63,15 @@ class Knowledge:
         return answer
 
     def hints(self, query: Query) -> list[Witness]:
-        """Known witnesses of the same condition, newest first: good points to start a search from."""
-        with self._lock:
-            found = [
-                w for case in live_cases(query) for w in self._witnesses[key_of(query, case)][-MAX_HINTS:]
-            ]
-        return found[::-1][:MAX_HINTS]
+        """Known witnesses of the same condition close to the input set: good points to start from."""
+        near: list[tuple[float, int, Witness]] = []
+        for case in live_cases(query):
+            with self._lock:
+                known = list(self._witnesses[key_of(query, case)])
+            reach = float((case.upper - case.lower).max(initial=0.0))
+            gaps = [(gap(case, w), k, w) for k, w in enumerate(known)]
+            near += [g for g in gaps if g[0] <= reach]
+        return [w for _, _, w in sorted(near, key=lambda g: (g[0], -g[1]))[:MAX_HINTS]]
 
     def _learn_proof(self, query: Query, answer: Answer) -> Answer:
         witness = self._witness_in(query)
@@ -97,9 +100,11 @@ class Knowledge:
         return contradict(query, answer, witness, sorted(set(refuted))) if refuted else answer
 
     def _witness_in(self, query: Query) -> Witness | None:
-        with self._lock:
-            keys = {key_of(query, case) for case in live_cases(query)}
-            known = [w for key in keys for w in reversed(self._witnesses[key])]
+        known: list[Witness] = []
+        for case in live_cases(query):
+            with self._lock:
+                candidates = list(self._witnesses[key_of(query, case)])
+            known += [w for w in reversed(candidates) if gap(case, w) == 0.0]
         for witness in known:
             inside = query.ball is None or in_ball(query.ball, witness.x)
             if inside and query.specification.check(witness.x, witness.y, ulp=True).holds:
@@ -114,6 +119,11 @@ class Knowledge:
 def live_cases(query: Query) -> list[Case]:
     """The input regions that can hold a counterexample at all."""
     return [c for c in query.specification.cases if not c.empty and c.disjuncts]
+
+
+def gap(case: Case, witness: Witness) -> float:
+    """How far the witness's input is from a region's box, in the maximum norm."""
+    return float(np.maximum(case.lower - witness.x, witness.x - case.upper).max(initial=0.0))
 
 
 def domain_of(query: Query, case: Case) -> Domain:

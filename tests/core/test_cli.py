@@ -1,4 +1,4 @@
-"""The command line: verdict first, JSON, exit codes, errors without tracebacks, quick starts, clean interrupts."""
+"""The command line: verdict first, JSON, exit codes, errors without tracebacks, clean interrupts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,15 @@ def test_json_has_what_a_program_needs(
     tmp_path: Path, network: Network, capsys: pytest.CaptureFixture[str]
 ) -> None:
     out = tmp_path / "counterexample.txt"
-    asked = ["--json", "--counterexample", str(out), "--executor", "inline", "--store", str(tmp_path / "s.db")]
+    asked = [
+        "--json",
+        "--counterexample",
+        str(out),
+        "--executor",
+        "inline",
+        "--store",
+        str(tmp_path / "s.db"),
+    ]
     assert run(["verify", *files(tmp_path, network, 1.5), "--verifier", "pgd", *asked]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["verdict"] == "sat"
@@ -79,7 +87,9 @@ def test_json_has_what_a_program_needs(
     assert text.count("(") == text.count(")") == 5
 
 
-def test_undecided_is_exit_code_3(tmp_path: Path, network: Network, capsys: pytest.CaptureFixture[str]) -> None:
+def test_undecided_is_exit_code_3(
+    tmp_path: Path, network: Network, capsys: pytest.CaptureFixture[str]
+) -> None:
     asked = ["--executor", "inline", "--verifier", "fgsm", "--timeout", "5"]
     assert run(["verify", *files(tmp_path, network, 2.5), *asked]) == 3
     out = capsys.readouterr().out
@@ -181,7 +191,9 @@ def test_help_is_quick() -> None:
         seconds.append(time.monotonic() - started)
     assert min(seconds) < 1.0  # 0.15 s on an idle machine
     code = "import sys; from verifolio.cli.main import run; run(['--help']); print(*sys.modules)"
-    loaded = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True).stdout
+    loaded = subprocess.run(
+        [sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True
+    ).stdout
     assert not {"torch", "numpy", "scipy", "onnx", "onnxruntime"} & set(loaded.split())
 
 

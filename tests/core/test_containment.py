@@ -94,7 +94,9 @@ def test_an_exception_is_one_line(place: Executor, network: Network) -> None:
     assert "Traceback" in answer.attempts[0].log
 
 
-@pytest.mark.parametrize(("member", "why"), [(bad.WrongPoint(), "by 1.5"), (bad.NoPoint(), "without a point")])
+@pytest.mark.parametrize(
+    ("member", "why"), [(bad.WrongPoint(), "by 1.5"), (bad.NoPoint(), "without a point")]
+)
 def test_a_wrong_sat_is_unknown(place: Executor, network: Network, member: Verifier, why: str) -> None:
     answer = solve(place, network, member)
     assert answer.verdict is Verdict.UNKNOWN

@@ -116,7 +116,15 @@ def test_options_are_typed() -> None:
 
 @pytest.mark.parametrize(
     "given",
-    [{"steps": "x"}, {"steps": True}, {"fast": "maybe"}, {"mode": "c"}, {"pair": "1"}, {"pace": 1}, {"steps": []}],
+    [
+        {"steps": "x"},
+        {"steps": True},
+        {"fast": "maybe"},
+        {"mode": "c"},
+        {"pair": "1"},
+        {"pace": 1},
+        {"steps": []},
+    ],
 )
 def test_wrong_options_are_errors(given: dict[str, object]) -> None:
     with pytest.raises(InputError, match="here"):

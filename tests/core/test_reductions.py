@@ -27,7 +27,9 @@ def satisfied(problem: Problem, x: np.ndarray) -> bool:
     groups = [] if d.rows is None else [d.rows]
     n, m = problem.graph.input_size, problem.graph.output_size
     inside = all((np.hstack(dense_rows(r, n, m)[:2]) @ point <= r.rhs).all() for r in groups)
-    return inside and any((np.hstack(dense_rows(r, n, m)[:2]) @ point <= r.rhs).all() for r in problem.disjuncts)
+    return inside and any(
+        (np.hstack(dense_rows(r, n, m)[:2]) @ point <= r.rhs).all() for r in problem.disjuncts
+    )
 
 
 @cache

@@ -68,7 +68,7 @@ def test_an_interval_without_float32_is_flagged(tmp_path: Path) -> None:
 
 
 def test_what_holds_only_in_floating_point_is_flagged(tmp_path: Path) -> None:
-    """1 + 2^-30 rounds to 1 in float32, so y >= 1 + 2^-24 holds nowhere exactly, but y <= 1 does in float32."""
+    """1 + 2^-30 rounds to 1 in float32, so y_0 <= 1 holds there, but not in exact arithmetic."""
     query = reaches(write_sum(tmp_path), 0.0)
     rows = make_rows([({2: 1.0}, 1.0)])
     case = box_case([1.0, 2.0**-30], [1.0, 2.0**-30], [rows])
