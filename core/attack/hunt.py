@@ -126,13 +126,19 @@ class Hunt:
         """Positions (target, lane) ordered by their worst row in float64, where float32 cannot tell."""
         if len(at) == 0:
             return []
-        if self._module64 is None:
-            self._module64 = GraphModule(self.graph, torch.float64).to(x.device)
+        module = self.module64()
         points = x[at[:, 0], at[:, 1]].double()
-        values = [self._module64(p) for p in torch.split(points, 64)]
+        values = [module(p) for p in torch.split(points, 64)]
         exact = part.take(at[:, 0]).to(str(x.device), torch.float64)
         worst = exact.values(points[:, None], torch.cat(values)[:, None]).amax(-1)[:, 0]
         return [(int(t), int(lane)) for t, lane in at[worst.argsort(stable=True)].tolist()]
+
+    def module64(self) -> GraphModule:
+        """The network in float64, built when first needed."""
+        if self._module64 is None:
+            self._module64 = GraphModule(self.graph, torch.float64).to(self.targets.lower.device)
+            self._module64.requires_grad_(False)
+        return self._module64
 
     def keep(self, index: Tensor, x: Tensor, worst: Tensor) -> None:
         """Merge points (len(index), S, n) into the pool, keeping the best of each target, no duplicates."""

@@ -15,6 +15,7 @@ from torch import Tensor
 from verifolio.attack.cost import Cost, cost_of
 from verifolio.attack.descend import Mode, Schedule, descend, diversify, outputs
 from verifolio.attack.hunt import Check, Hunt
+from verifolio.attack.polish import polish
 from verifolio.attack.project import project
 from verifolio.attack.sample import corners, draw, evolve
 from verifolio.attack.targets import MAX_INPUT_ENTRIES, Targets, input_entries, make_targets
@@ -29,6 +30,8 @@ ROUNDS: tuple[tuple[Mode, float, int], ...] = (  # kind of descent, first step, 
     ("adam", 0.5, 0),
     ("sign", 0.2, 3),
 )
+POLISHED = 4
+POLISHED_INPUTS = 1000
 SAMPLED_FIRST = 32
 FEW = 20  # from here on samples thin out
 SAMPLE_PRODUCTS = 2e10  # multiplications spent on samples alone
@@ -166,6 +169,7 @@ class _Attack:
             if self.hunt.done:
                 return
             self._descend_all(number)
+            self._polish_best()
             if self.few and not self.hunt.done:
                 if number == 0:
                     self._sample_all()
@@ -266,6 +270,25 @@ class _Attack:
             watch = self.hunt.watch(group)
             points, worst = descend(self.hunt.module, part, x, hinged.to(x.device), schedule, watch)
             self.hunt.settle(group, points, worst)
+
+    def _polish_best(self) -> None:
+        """Linear programs from the best points of the best targets, where several rows must hold at once."""
+        targets = self.hunt.targets
+        if (
+            targets.rhs.shape[1] == 1
+            or targets.centre is not None
+            or targets.lower.shape[1] > POLISHED_INPUTS
+        ):
+            return
+        module = self.hunt.module64()
+        for group in self._chunks(1, best=2):
+            one = targets.take(group).to(str(targets.lower.device), torch.float64)
+            starts = self.hunt.pool[group[0], :POLISHED]
+            found = [polish(module, one, x.double()) for x in starts if not self.hunt.done]
+            if found:
+                points = torch.stack([x for x, _ in found])[None].to(targets.lower)
+                worst = torch.tensor([[w for _, w in found]], device=points.device, dtype=points.dtype)
+                self.hunt.settle(group, points, worst)
 
     def _descend_once(self) -> None:
         for group in self._chunks(self.cost.lanes):
