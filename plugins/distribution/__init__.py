@@ -1,0 +1,30 @@
+"""Critical radii and robustness distributions: three searches, two commands, statistics and pictures."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verifolio.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    import typer
+
+    from verifolio.estimator import Estimator
+    from verifolio.registry import Registry
+
+
+@hookimpl
+def register_estimators(registry: Registry[Estimator]) -> None:
+    from .bracket import Bracket
+    from .grid_search import Binary, KBinary
+
+    for cls in (Bracket, Binary, KBinary):
+        registry.add(cls)
+
+
+@hookimpl
+def register_commands(app: typer.Typer) -> None:
+    from .command import critical, group
+
+    app.add_typer(group, name="distribution")
+    app.command("critical")(critical)

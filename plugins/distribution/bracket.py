@@ -1,0 +1,272 @@
+"""The estimator `bracket`: the critical radius between a proof and a counterexample, to a tolerance."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from verifolio.answer import Answer, Flag, Verdict, Witness
+from verifolio.attempt import Found
+from verifolio.errors import InputError, UnknownPlugin
+from verifolio.estimator import Estimator, Progress, silent
+from verifolio.oracle import Oracle
+from verifolio.referee import Rejection, judge
+from verifolio.run import Job, Limits, Result
+
+from .search import Critical, Question, Status, Step, conflict, keep_query, make_step
+from .squeeze import Proved, Squeezed, SqueezeTask, run_squeeze, verdict_of
+
+LEAST = 0.2  # seconds; a shorter query is not worth asking
+SURE = 0.9  # a proof this part of the tolerance below the upper side closes the bracket
+
+
+@dataclass(frozen=True)
+class BracketOptions:
+    """How the budget is spent.
+
+    `quick`: seconds for the first look by attacks and bounds; at most a fifth of the budget. `radii`: bounded
+    together. `share`: the part of the remaining budget that one query may use. `neurons`: up to so many
+    unstable neurons a verifier that minimises distances is asked first.
+    """
+
+    quick: float = 8.0
+    radii: int = 12
+    share: float = 0.4
+    neurons: int = 40
+
+
+class Bracket(Estimator):
+    """Attack for the upper side, bounds for the lower, then queries in between."""
+
+    name: ClassVar[str] = "bracket"
+    Options: ClassVar[type] = BracketOptions
+    Request: ClassVar[type] = Question
+    options: BracketOptions
+
+    def run(self, request: Question, oracle: Oracle, progress: Progress = silent) -> Critical:
+        if not request.tolerance > 0:
+            raise InputError("tolerance", "a positive number", str(request.tolerance))
+        search = _Bracketing(request, oracle, self.options)
+        search.recall()
+        for phase in (search.squeeze, search.minimise, search.divide):
+            phase()
+            progress(len(search.steps), 0, search.text())
+            if search.closed:
+                break
+        return search.result()
+
+
+class _Bracketing:
+    """The two sides and everything spent on them."""
+
+    def __init__(self, question: Question, oracle: Oracle, options: BracketOptions) -> None:
+        self.question, self.oracle, self.options = question, oracle, options
+        self.family = question.family
+        self.top = min(question.largest or math.inf, self.family.largest)
+        self.lower, self.upper = 0.0, math.inf
+        self.best: Step | None = None
+        self.flags: set[Flag] = set()
+        self.unstable: int | None = None
+        self.failures: list[tuple[float, float]] = []  # (radius, seconds) without an answer
+        self.steps: list[Step] = []
+        self.before = 0.0
+        self.started = time.monotonic()
+
+    @property
+    def elapsed(self) -> float:
+        return self.before + time.monotonic() - self.started
+
+    @property
+    def left(self) -> float:
+        return self.question.budget - self.elapsed
+
+    @property
+    def ceiling(self) -> float:
+        """The upper side, or where looking ends."""
+        return min(self.upper, self.top)
+
+    @property
+    def closed(self) -> bool:
+        if math.isinf(self.upper):
+            return self.lower >= self.top
+        return self.upper - self.lower <= self.question.tolerance
+
+    def text(self) -> str:
+        return f"[{self.lower:.5g}, {self.upper:.5g}]"
+
+    def recall(self) -> None:
+        """Proofs and witnesses of earlier runs; a stored witness is replayed before it counts."""
+        for step in self.question.history:
+            self.lower = max(self.lower, step.proved or 0.0)
+            self.before = max(self.before, step.elapsed)
+            if step.kind == "query" and not step.verdict.decided:
+                self.failures.append((step.radius, step.seconds))
+        known = [s for s in self.question.history if s.witness is not None and s.distance is not None]
+        for step in sorted(known, key=lambda s: s.distance or 0.0):
+            if step.witness is not None and self._replays(step.witness):
+                self._take(step)
+                break
+        self.steps += self.question.history
+
+    def _replays(self, point: np.ndarray[tuple[int], np.dtype[np.float32]]) -> bool:
+        return not isinstance(judge(self.family.query(self.family.largest), point), Rejection)
+
+    def squeeze(self) -> None:
+        """Attacks and bounds on many radii at once, in a worker."""
+        if not self.closed and not any(s.kind == "squeeze" for s in self.steps):
+            self._squeeze(self.options.quick)
+
+    def _squeeze(self, quick: float) -> None:
+        settings, seconds = self.oracle.settings, min(quick, self.question.budget / 5, self.left)
+        if seconds < LEAST:
+            return
+        task = SqueezeTask(
+            self.family,
+            self.lower,
+            self.ceiling,
+            self.question.tolerance,
+            settings.seed + len(self.steps),
+            settings.cores,
+            settings.device,
+            self.options.radii,
+            None if self.best is None else self.best.witness,
+        )
+        limits = Limits(seconds, settings.memory, settings.cores, settings.grace)
+        job = Job(run_squeeze, task, limits, self.family.network.sha256)
+        result = self.oracle.executor.submit(job).result()
+        if result is not None:
+            self._squeezed(gathered(result, self.lower), result, seconds)
+
+    def _squeezed(self, found: Squeezed, result: Result, timeout: float) -> None:
+        if found.error is not None:
+            raise found.error
+        self.unstable = found.unstable
+        witness = found.witness
+        step = Step(
+            "squeeze",
+            self.ceiling,
+            verdict_of(found, self.ceiling),
+            "attack+bounds",
+            result.seconds,
+            timeout,
+            found.lower or None,
+            None if witness is None else self.family.distance(witness.x),
+            None if witness is None else witness.x,
+            frozenset() if witness is None else witness.flags,
+            self.elapsed,
+            found.reason,
+        )
+        self._note(step, witness)
+
+    def minimise(self) -> None:
+        """Where few neurons are undecided, a verifier that minimises finds the closest point itself."""
+        few = self.unstable is not None and self.unstable <= self.options.neurons
+        if not few or self.closed or self.left < LEAST:
+            return
+        ball = self.family.network_ball(self.ceiling)
+        if ball is None:
+            return
+        scale = ball.radius / self.ceiling
+        timeout = min(self.question.timeout, self.left * self.options.share)
+        try:
+            found = self.oracle.closest(self.family.query(self.ceiling), ball, timeout=timeout)
+        except UnknownPlugin:
+            return
+        witness = found.witness
+        verdict = Verdict.UNKNOWN if witness is None else Verdict.SAT
+        answer = Answer(verdict, found.verifier, found.reason, witness, seconds=found.seconds)
+        step = make_step(self.family, self.ceiling, answer, timeout, self.elapsed, "minimise")
+        proved = found.lower / scale * (1 - 1e-9)  # of moving between two units
+        self._note(_proving(step, proved), witness)
+
+    def divide(self) -> None:
+        """Queries between the two sides until they meet, or the budget is spent."""
+        doublings = 0
+        while not self.closed and self.left > LEAST:
+            radius, share = self._next(doublings)
+            timeout = min(self.question.timeout, max(LEAST, self.left * share))
+            query = self.family.query(radius)
+            keep_query(self.question.keep, query)
+            answer, before = self.oracle.ask(query, timeout), self.upper
+            step = make_step(self.family, radius, answer, timeout, self.elapsed)
+            self._note(step, answer.witness)
+            if answer.verdict is Verdict.SAT:
+                doublings += 1
+                if before - self.upper > self.question.tolerance and not self.closed:
+                    self._squeeze(self.options.quick / 4)  # the new point can be moved closer
+            elif answer.verdict is Verdict.UNSAT:
+                doublings = 0
+            else:
+                self.failures.append((radius, answer.seconds))
+                if share == 1.0:
+                    return
+
+    def _next(self, doublings: int) -> tuple[float, float]:
+        """The next radius and the part of the remaining time it may take.
+
+        The attack's point is mostly the closest there is: a proof just below it closes the bracket, so that
+        is asked first. A radius that ran out of time blocks everything above it, and the search goes on
+        below, where proofs are quicker; what is left in the end goes to the largest radius once more.
+        """
+        tolerance = self.question.tolerance
+        blocked = min((r for r, _ in self.failures if r > self.lower), default=math.inf)
+        if math.isinf(blocked):
+            reach = SURE * tolerance * 2**doublings
+            radius = self.top if math.isinf(self.upper) else self.ceiling - reach
+            radius = max(radius, (self.lower + self.ceiling) / 2)
+            return radius, self.options.share
+        if blocked - self.lower > tolerance / 4:
+            return self.lower + (blocked - self.lower) / 2, self.options.share
+        return blocked, 1.0
+
+    def _note(self, step: Step, witness: Witness | None) -> None:
+        self.steps.append(step)
+        self.question.log(step)
+        if step.proved is not None:
+            self.lower = max(self.lower, step.proved)
+        if step.distance is not None:
+            self._take(step)
+        if self.lower >= self.upper:
+            conflict(self.lower, self.upper, witness)
+            self.flags.add(Flag.NUMERICAL)
+
+    def _take(self, step: Step) -> None:
+        """A witness closer than the best one is the new upper side."""
+        if step.distance is not None and step.distance < self.upper:
+            self.upper, self.best = step.distance, step
+
+    def result(self) -> Critical:
+        found, best = math.isfinite(self.upper), self.best
+        verdicts = [s.verdict for s in self.steps]
+        reason = "" if self.closed else f"{len(self.failures)} queries without an answer"
+        return Critical(
+            lower=min(self.lower, self.upper),
+            upper=self.upper if found else None,
+            status=Status.CLOSED if self.closed else Status.OPEN,
+            witness=None if best is None else best.witness,
+            distance=self.upper if found else None,
+            flags=frozenset(self.flags | (best.flags if best is not None else frozenset())),
+            seconds=self.elapsed,
+            queries=len(self.steps),
+            cancelled=verdicts.count(Verdict.CANCELLED),
+            reason=reason,
+            steps=tuple(self.steps),
+        )
+
+
+def _proving(step: Step, radius: float) -> Step:
+    return replace(step, proved=radius if radius > 0 else None)
+
+
+def gathered(result: Result, lower: float) -> Squeezed:
+    """What a job came to, or what it had said before it was stopped."""
+    if isinstance(result.value, Squeezed):
+        return result.value
+    proved = [m.radius for m in result.messages if isinstance(m, Proved)]
+    found = [m.witness for m in result.messages if isinstance(m, Found)]
+    reason = result.detail.splitlines()[0] if result.detail else str(result.end)
+    return Squeezed(max([lower, *proved]), found[-1] if found else None, None, reason)

@@ -1,0 +1,132 @@
+"""The estimators `binary` and `k-binary`: critical radii on a grid, with k queries at a time."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from verifolio.answer import Verdict
+from verifolio.errors import InputError
+from verifolio.estimator import Estimator, Progress, silent
+from verifolio.oracle import Asking, Oracle
+
+from .grid import Scheduler
+from .search import Critical, Question, Status, Step, keep_query, make_step
+
+
+@dataclass(frozen=True)
+class KBinaryOptions:
+    """`k`: how many radii are asked at the same time."""
+
+    k: int = 2
+
+
+class KBinary(Estimator):
+    """k-binary search (Bosman et al. 2025): answers narrow the range and cancel what became pointless."""
+
+    name: ClassVar[str] = "k-binary"
+    Options: ClassVar[type] = KBinaryOptions
+    Request: ClassVar[type] = Question
+
+    @property
+    def k(self) -> int:
+        return int(self.options.k)
+
+    def run(self, request: Question, oracle: Oracle, progress: Progress = silent) -> Critical:
+        if not request.radii or sorted(set(request.radii)) != list(request.radii):
+            raise InputError("radii", "an increasing grid of radii", f"{len(request.radii)} values", "give --epsilons")
+        if self.k < 1:
+            raise InputError("k", "at least 1", str(self.k))
+        return _GridSearch(request, oracle, self.k).run(progress)
+
+
+class Binary(KBinary):
+    """Plain binary search: one query at a time."""
+
+    name: ClassVar[str] = "binary"
+    Options: ClassVar[type] = Estimator.Options
+
+    def __init__(self, options: Any = None) -> None:
+        super().__init__(options)
+
+    @property
+    def k(self) -> int:
+        return 1
+
+
+class _GridSearch:
+    """One search: the scheduler decides, the oracle answers, every step is logged."""
+
+    def __init__(self, question: Question, oracle: Oracle, k: int) -> None:
+        self.question, self.oracle = question, oracle
+        self.scheduler = Scheduler(len(question.radii), k)
+        self.open: list[Asking] = []  # running, or cancelled and not yet ended
+        self.steps: list[Step] = [s for s in question.history if s.kind == "query"]
+        self.before = max((s.elapsed for s in self.steps), default=0.0)
+        self.started = time.monotonic()
+        positions = {r: i for i, r in enumerate(question.radii)}
+        self.scheduler.recall((positions[s.radius], s.verdict) for s in self.steps if s.radius in positions)
+
+    @property
+    def elapsed(self) -> float:
+        return self.before + time.monotonic() - self.started
+
+    @property
+    def left(self) -> float:
+        return self.question.budget - self.elapsed
+
+    def run(self, progress: Progress) -> Critical:
+        try:
+            while not self.scheduler.done and self.left > 0:
+                for index in self.scheduler.launch():
+                    self._ask(index)
+                self._listen(self.left)
+                progress(len(self.steps), 0, f"{self.scheduler.lo + 1} .. {self.scheduler.hi}")
+        finally:
+            for asking in self.open:
+                asking.cancel()
+        while self.open:  # cancelled queries are logged with the time they took
+            self._listen(None)
+        return self._result()
+
+    def _ask(self, index: int) -> None:
+        query = self.question.family.query(self.question.radii[index])
+        keep_query(self.question.keep, query)
+        timeout = min(self.question.timeout, max(self.left, 0.0))
+        self.open.append(self.oracle.submit(query, timeout, index))
+
+    def _listen(self, seconds: float | None) -> None:
+        """Wait for answers and act on them."""
+        patience = None if seconds is None or seconds > 1e6 else seconds
+        for asking in self.oracle.wait(self.open, patience):
+            self.open.remove(asking)
+            answer = asking.answer()
+            radius = self.question.radii[asking.index]
+            step = make_step(self.question.family, radius, answer, self.question.timeout, self.elapsed)
+            self.steps.append(step)
+            self.question.log(step)
+            for index in self.scheduler.answer(asking.index, answer.verdict):
+                for other in self.open:
+                    if other.index == index:
+                        other.cancel()
+
+    def _result(self) -> Critical:
+        radii, scheduler = self.question.radii, self.scheduler
+        found = [s for s in self.steps if s.distance is not None and s.witness is not None]
+        best = min(found, key=lambda s: s.distance or 0.0, default=None)
+        verdicts = [s.verdict for s in self.steps]
+        undecided = sum(not v.decided and v is not Verdict.CANCELLED for v in verdicts)
+        return Critical(
+            lower=radii[scheduler.lo] if scheduler.lo >= 0 else 0.0,
+            upper=radii[scheduler.hi] if scheduler.hi < len(radii) else None,
+            status=Status.CLOSED if scheduler.closed else Status.OPEN,
+            witness=None if best is None else best.witness,
+            distance=None if best is None else best.distance,
+            flags=frozenset() if best is None else best.flags,
+            seconds=self.elapsed,
+            queries=len(self.steps),
+            cancelled=verdicts.count(Verdict.CANCELLED),
+            reason="" if scheduler.closed else f"{undecided} queries without an answer",
+            steps=tuple(self.steps),
+        )

@@ -1,0 +1,140 @@
+"""What the three searches share: the request, the log of steps, and the bracket they end with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verifolio.answer import Answer, Flag, Verdict, Witness
+from verifolio.errors import SoundnessAlarm
+from verifolio.query import Query
+from verifolio.referee import confirmed
+from verifolio.vnnlib import write
+
+from .family import Family
+
+
+class Status(StrEnum):
+    """How an input's search ended."""
+
+    CLOSED = "closed"  # as narrow as was asked for
+    OPEN = "open"
+    MISCLASSIFIED = "misclassified"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, eq=False)
+class Step:
+    """One question of a search and what came of it; all of them together are enough to continue."""
+
+    kind: str  # query, squeeze or minimise
+    radius: float
+    verdict: Verdict
+    verifier: str = ""
+    seconds: float = 0.0
+    timeout: float = math.inf
+    proved: float | None = None  # no counterexample is this close or closer
+    distance: float | None = None  # of the witness
+    witness: NDArray[np.float32] | None = None
+    flags: frozenset[Flag] = frozenset()
+    elapsed: float = 0.0  # of the whole search, at the end of this step
+    reason: str = ""
+
+
+def forget(_: Step) -> None:
+    """The log that keeps nothing."""
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """How large is the largest radius without a counterexample?
+
+    The grid searches look at `radii`; `bracket` looks anywhere up to `largest` (0: the whole range) until the
+    two sides are at most `tolerance` apart. `timeout` is for one query, `budget` for the whole search, both in
+    seconds. `history` are the steps of an earlier run; `log` is called with every new one; with `keep`, every
+    query is written to that folder.
+    """
+
+    family: Family
+    radii: tuple[float, ...] = ()
+    largest: float = 0.0
+    tolerance: float = 1e-3
+    timeout: float = math.inf
+    budget: float = math.inf
+    history: tuple[Step, ...] = ()
+    log: Callable[[Step], None] = forget
+    keep: Path | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class Critical:
+    """The critical radius lies in (lower, upper]: `lower` is proved, `upper` is the distance of `witness`.
+
+    On a grid both are grid points, and `distance` is how far the witness really is.
+    """
+
+    lower: float
+    upper: float | None
+    status: Status
+    witness: NDArray[np.float32] | None = None
+    distance: float | None = None
+    flags: frozenset[Flag] = frozenset()
+    seconds: float = 0.0
+    queries: int = 0
+    cancelled: int = 0
+    reason: str = ""
+    steps: tuple[Step, ...] = field(default=(), repr=False)
+
+    @property
+    def gap(self) -> float | None:
+        return None if self.upper is None else self.upper - self.lower
+
+
+def make_step(
+    family: Family, radius: float, answer: Answer, timeout: float, elapsed: float, kind: str = "query"
+) -> Step:
+    """A logged answer; a radius counts as proved only by UNSAT, a distance only by a replayed witness."""
+    witness = answer.witness
+    return Step(
+        kind,
+        radius,
+        answer.verdict,
+        answer.verifier,
+        answer.seconds,
+        timeout,
+        radius if answer.verdict is Verdict.UNSAT else None,
+        None if witness is None else family.distance(witness.x),
+        None if witness is None else witness.x,
+        answer.flags,
+        elapsed,
+        answer.reason,
+    )
+
+
+def conflict(proved: float, distance: float, witness: Witness | None) -> None:
+    """A witness inside a proved radius: an alarm, unless it is one in floating point only."""
+    if witness is None or confirmed(witness):
+        message = f"no counterexample within {proved:.9g} was proved, but one is {distance:.9g} away"
+        raise SoundnessAlarm(message)
+
+
+def keep_query(folder: Path | None, query: Query) -> None:
+    """Write a query as VNN-LIB; a ball has no such form, and the file says so."""
+    if folder is None:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    stem = "".join(c if c.isalnum() or c in "._-" else "_" for c in query.name)
+    if query.ball is None:
+        (folder / f"{stem}.vnnlib").write_text(write(query.specification))
+        return
+    note = (
+        f"; VNN-LIB 1.0 has no form for an L{query.ball.norm:g} ball: this file holds its bounding box only\n"
+        f"; radius {query.ball.radius!r}, centre {query.ball.centre.tolist()}\n"
+    )
+    (folder / f"{stem}.box.vnnlib").write_text(note + write(query.specification))
