@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from verifolio.answer import Outcome, Stats, Verdict, Witness
 from verifolio.budget import Budget
-from verifolio.errors import VerifolioError
+from verifolio.errors import UnknownPlugin, VerifolioError
 from verifolio.evidence import Evidence
 from verifolio.problem import Problem
 from verifolio.query import Query
@@ -30,7 +30,10 @@ RESERVE = 0.05  # of the time is kept for judging and sending
 
 @dataclass(frozen=True)
 class Choice:
-    """A verifier by its registered name and untyped options, looked up where it runs."""
+    """A verifier by its registered name and untyped options, looked up where it runs.
+
+    `where` is the place in a file that errors should name.
+    """
 
     name: str
     options: Mapping[str, object] = field(default_factory=dict)
@@ -40,7 +43,10 @@ class Choice:
         from verifolio.options import build_options
         from verifolio.registry import installed
 
-        cls = installed().verifiers.get(self.name)
+        try:
+            cls = installed().verifiers.get(self.name)
+        except UnknownPlugin as error:
+            raise UnknownPlugin(f"{self.where}: {error}" if self.where else str(error)) from None
         where = self.where or f"verifier {self.name}"
         return cls(build_options(cls.Options, self.options, where) if self.options else None)
 

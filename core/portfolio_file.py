@@ -10,7 +10,7 @@ from typing import Any
 import yaml
 
 from verifolio.attempt import Choice
-from verifolio.errors import InputError, UnknownPlugin
+from verifolio.errors import InputError
 from verifolio.portfolio import Member, Portfolio, Race, Series, Stage
 
 KEYS = ("verifier", "options", "seconds", "share", "optional")
@@ -139,21 +139,3 @@ def _shown(node: yaml.Node) -> str:
     if isinstance(node, yaml.ScalarNode):
         return repr(node.value[:40])
     return "a list" if isinstance(node, yaml.SequenceNode) else "a mapping"
-
-
-def check_members(portfolio: Portfolio) -> Portfolio:
-    """The same portfolio once every member is known and its options fit; loads the plugins."""
-    from verifolio.options import build_options
-    from verifolio.registry import installed
-
-    verifiers = installed().verifiers
-    for member in portfolio.members:
-        choice = member.verifier
-        if not isinstance(choice, Choice) or (member.optional and choice.name not in verifiers):
-            continue
-        try:
-            cls = verifiers.get(choice.name)
-        except UnknownPlugin as error:
-            raise UnknownPlugin(f"{choice.where}: {error}" if choice.where else str(error)) from None
-        build_options(cls.Options, choice.options, choice.where or f"verifier {choice.name}")
-    return portfolio

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 import pluggy
 
-from verifolio import hookspecs
 from verifolio.errors import UnknownPlugin
+from verifolio.hooks import load_modules
 
 if TYPE_CHECKING:
     from verifolio.bounder import Bounder, Bounders
@@ -76,7 +76,7 @@ def _registry(kind: str) -> Registry[T]:
 
 @dataclass(frozen=True)
 class Plugins:
-    """All registries and the manager that filled them."""
+    """All registries, the manager that filled them, and why a plugin could not be loaded."""
 
     manager: pluggy.PluginManager
     verifiers: Registry[Verifier] = field(default_factory=lambda: _registry("verifier"))
@@ -85,6 +85,7 @@ class Plugins:
     estimators: Registry[Estimator] = field(default_factory=lambda: _registry("estimator"))
     executors: Registry[Executor] = field(default_factory=lambda: _registry("executor"))
     datasets: Registry[DataSource] = field(default_factory=lambda: _registry("data set"))
+    broken: Mapping[str, str] = field(default_factory=dict)
 
     def all_bounders(self) -> Bounders:
         """One instance of every usable bounder."""
@@ -95,19 +96,14 @@ class Plugins:
 
 def load_plugins(extra: tuple[object, ...] = ()) -> Plugins:
     """Load every installed plugin, plus the given plugin objects (modules or instances with hooks)."""
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
-    manager.load_setuptools_entrypoints(hookspecs.PROJECT)
-    for plugin in extra:
-        manager.register(plugin)
-    plugins = Plugins(manager)
-    hook = manager.hook
-    hook.register_verifiers(registry=plugins.verifiers)
-    hook.register_bounders(registry=plugins.bounders)
-    hook.register_properties(registry=plugins.properties)
-    hook.register_estimators(registry=plugins.estimators)
-    hook.register_executors(registry=plugins.executors)
-    hook.register_datasets(registry=plugins.datasets)
+    loaded = load_modules(extra)
+    plugins = Plugins(loaded.manager, broken=loaded.broken)
+    loaded.call("register_verifiers", registry=plugins.verifiers)
+    loaded.call("register_bounders", registry=plugins.bounders)
+    loaded.call("register_properties", registry=plugins.properties)
+    loaded.call("register_estimators", registry=plugins.estimators)
+    loaded.call("register_executors", registry=plugins.executors)
+    loaded.call("register_datasets", registry=plugins.datasets)
     return plugins
 
 

@@ -29,9 +29,12 @@ def build_app(arguments: list[str] | None = None) -> typer.Typer:
     app.add_typer(network.app, name="network")
     ours = {"verify", "plugins", "doctor", "vnnlib", "network"}
     if not arguments or arguments[0] not in ours:
-        from verifolio.hooks import manager
+        from verifolio.cli.main import complain
+        from verifolio.hooks import modules
 
-        manager().hook.register_commands(app=app)
+        modules().call("register_commands", app=app)
+        for name, reason in modules().broken.items():
+            complain(f"plugin {name} is broken: {reason}; see `verifolio doctor`")
     return app
 
 

@@ -79,14 +79,15 @@ def probe(payload: object, link: Link) -> str:
 
 
 def _plugins() -> list[Check]:
-    from verifolio.hooks import manager
+    from verifolio.hooks import modules
+    from verifolio.registry import installed
 
-    names: list[Check] = []
-    for plugin, distribution in manager().list_plugin_distinfo():
-        names.append((f"plugin {getattr(plugin, '__name__', plugin)}", True, str(distribution.project_name)))
-    checked = _guard("plugin classes", lambda: f"{len(_inventory())} registered")
-    if not checked[1]:
-        return [*names, checked]
+    broken = modules().broken | dict(installed().broken)
+    names: list[Check] = [
+        (f"plugin {name}", name not in broken, broken.get(name, f"from {source}"))
+        for name, source in modules().sources.items()
+    ]
+    names += [(f"plugin {n}", False, why) for n, why in broken.items() if n not in modules().sources]
     states = [
         (
             f"{p['kind']} {p['name']}",
@@ -95,7 +96,7 @@ def _plugins() -> list[Check]:
         )
         for p in _inventory()
     ]
-    return [*names, checked, *states]
+    return [*names, *states]
 
 
 def _inventory() -> list[dict[str, object]]:

@@ -79,9 +79,9 @@ def select_portfolio(verifier: str, portfolio: str, options: list[str]) -> Portf
     if verifier:
         return single(verifier, split_pairs(options))
     if portfolio:
-        from verifolio.portfolio_file import check_members, read_portfolio
+        from verifolio.portfolio_file import read_portfolio
 
-        return check_members(read_portfolio(portfolio))
+        return read_portfolio(portfolio)
     return choose()
 
 

@@ -108,6 +108,7 @@ def test_undecided_is_exit_code_3(
         (["verify", "NET", "PROP", "--option", "speed=3"], "--verifier"),
         (["verify", "NET", "PROP", "--executor", "moon"], "no executor named 'moon'"),
         (["verify", "NET", "PROP", "--portfolio", "nowhere.yaml"], "nowhere.yaml"),
+        (["verify", "NET", "PROP", "--portfolio", "NOBODY"], "nobody.yaml:1:12: no verifier named 'nobody'"),
         (["verify", "NET", "PROP", "--timeout", "soon"], "--timeout"),
         (["verify", "NET", "NET"], "NET"),
         (["vnnlib", "show", "nowhere.vnnlib"], "no such file"),
@@ -122,6 +123,8 @@ def test_bad_input_is_exit_code_2_and_one_message(
     message: str,
 ) -> None:
     names = dict(zip(("NET", "PROP"), files(tmp_path, network, 1.5), strict=True))
+    names["NOBODY"] = str(tmp_path / "nobody.yaml")
+    Path(names["NOBODY"]).write_text("sequence: [{verifier: nobody}, pgd]")
     given = [names.get(a, a) for a in arguments]
     if given[0] == "verify" and "--executor" not in given:
         given += ["--executor", "inline"]
