@@ -74,7 +74,8 @@ class Oracle:
 
     `timeout` is per query in seconds, `memory` in bytes per member, `cores` per member. With a `store`,
     answers are looked up there first and written there at once. `infer` allows monotone inference. An
-    executor that is not given is made (and closed) here; `workers` says how many queries run at a time.
+    executor that is not given is made (and closed) here; `workers` says how many queries run at a time (by
+    default as many as the executor has room for).
     """
 
     def __init__(
@@ -88,7 +89,7 @@ class Oracle:
         cores: int = 1,
         seed: int = 0,
         device: str = "cpu",
-        workers: int = 1,
+        workers: int | None = None,
         infer: bool = True,
         alarm: bool = True,
     ) -> None:
@@ -102,8 +103,8 @@ class Oracle:
             self.executor, self._owned = executor, False
         else:
             made = executors().get(executor or "process")
-            self.executor, self._owned = made(workers * width), True
-        self.concurrency = max(1, self.executor.workers // width)
+            self.executor, self._owned = made((workers or 1) * width), True
+        self.concurrency = workers or max(1, self.executor.workers // width)
         self._threads = ThreadPoolExecutor(self.concurrency, "oracle")
         self._cache: dict[str, tuple[Answer, float]] = {}
         self._lock = threading.Lock()

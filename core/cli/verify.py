@@ -7,50 +7,57 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from verifolio.cli.common import (
+    AsJson,
+    Cores,
+    Device,
+    ExecutorName,
+    Memory,
+    OptionPairs,
+    PortfolioFile,
+    Seed,
+    StoreFile,
+    Timeout,
+    VerifierName,
+    open_oracle,
+)
+
 if TYPE_CHECKING:
     from verifolio.answer import Answer
-    from verifolio.executor import Executor
-    from verifolio.portfolio import Portfolio
     from verifolio.query import Query
 
-LANES = 64  # members that may race; workers only start when there is work for them
 Files = Annotated[
     list[str], typer.Argument(metavar="NETWORK... PROPERTY", help="ONNX files, then a VNN-LIB file.")
 ]
+Counterexample = Annotated[str, typer.Option(help="Write the counterexample here (VNN-COMP format).")]
 
 
 def verify(
     files: Files,
-    verifier: Annotated[str, typer.Option(help="Use this verifier alone.")] = "",
-    portfolio: Annotated[str, typer.Option(help="A portfolio file (YAML).")] = "",
-    option: Annotated[list[str] | None, typer.Option(help="An option of --verifier, key=value.")] = None,
-    timeout: Annotated[float, typer.Option(help="Seconds for the query.")] = 300.0,
-    memory: Annotated[float, typer.Option(help="Gigabytes per verifier, 0 for no limit.")] = 0.0,
-    cores: Annotated[int, typer.Option(min=1, help="Cores per verifier.")] = 1,
-    seed: Annotated[int, typer.Option(help="Seed of everything random.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    counterexample: Annotated[
-        str, typer.Option(help="Write the counterexample here (VNN-COMP format).")
-    ] = "",
-    store: Annotated[str, typer.Option(help="Look answers up here first and keep them (SQLite).")] = "",
-    executor: Annotated[str, typer.Option(help="Where verifiers run: process, inline, ...")] = "process",
-    device: Annotated[str, typer.Option(help="Where tensors live.")] = "cpu",
+    verifier: VerifierName = "",
+    portfolio: PortfolioFile = "",
+    option: OptionPairs = None,
+    timeout: Timeout = 300.0,
+    memory: Memory = 0.0,
+    cores: Cores = 1,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+    counterexample: Counterexample = "",
+    store: StoreFile = "",
+    executor: ExecutorName = "process",
+    device: Device = "cpu",
 ) -> None:
     """Decide whether a network has a counterexample to a property.
 
     The first line is the verdict: sat (a counterexample, replayed), unsat (proved that there is none), or
     why it is undecided.
     """
-    from verifolio.hooks import executors
-
-    limits = {"timeout": timeout, "memory": int(memory * 2**30) or None, "cores": cores, "seed": seed}
-    place = executors().get(executor)(LANES)
-    with place:
-        place.warm()  # workers start while this process is still importing and parsing
-        chosen = select_portfolio(verifier, portfolio, option or [])
+    with open_oracle(
+        verifier, portfolio, option, timeout, memory, cores, seed, store, executor, device, alarm=False
+    ) as oracle:
         query = load_query(files)
-        place.warm(wait=True)  # not the query's time
-        answer = decide(query, chosen, place, store, limits | {"device": device})
+        oracle.executor.warm(wait=True)  # not the query's time
+        answer = oracle.ask(query)
     finish(query, answer, as_json, counterexample)
 
 
@@ -62,43 +69,6 @@ def load_query(files: list[str]) -> Query:
     if len(files) < 2:
         raise InputError("verify", "at least one network and a property", f"{len(files)} file(s)")
     return Query.from_files(list(files[:-1]), files[-1])
-
-
-def select_portfolio(verifier: str, portfolio: str, options: list[str]) -> Portfolio:
-    """What --verifier, --portfolio and --option ask for."""
-    from verifolio.errors import InputError
-    from verifolio.options import split_pairs
-    from verifolio.portfolio import choose, single
-
-    if verifier and portfolio:
-        raise InputError("verify", "--verifier or --portfolio", "both")
-    if options and not verifier:
-        raise InputError(
-            "--option", "a --verifier it belongs to", "none", "name one, or use a portfolio file"
-        )
-    if verifier:
-        return single(verifier, split_pairs(options))
-    if portfolio:
-        from verifolio.portfolio_file import read_portfolio
-
-        return read_portfolio(portfolio)
-    return choose()
-
-
-def decide(
-    query: Query, portfolio: Portfolio, executor: Executor, store: str, limits: dict[str, Any]
-) -> Answer:
-    """Ask the oracle; an alarm's answer is given back, flagged."""
-    from verifolio.oracle import Oracle
-    from verifolio.store import Store
-
-    kept = Store(store) if store else None
-    try:
-        with Oracle(portfolio, executor, kept, alarm=False, **limits) as oracle:
-            return oracle.ask(query)
-    finally:
-        if kept is not None:
-            kept.close()
 
 
 def finish(query: Query, answer: Answer, as_json: bool, counterexample: str) -> None:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from verifolio.answer import Outcome
+from verifolio.evidence import Bounds
 from verifolio.hookspecs import hookimpl
 from verifolio.problem import Problem
 from verifolio.verifier import Context, Verifier
@@ -158,9 +159,50 @@ class Corners(_Hostile):
         return Outcome.unknown("no corner is a counterexample")
 
 
+class Teacher(_Hostile):
+    """Leaves a candidate and bounds behind and then hangs."""
+
+    name = "hostile-teacher"
+
+    def run(self, problem: Problem, context: Context) -> Outcome:
+        domain = problem.domain
+        context.evidence.add_candidate(domain.upper)
+        graph = problem.graph.sha256
+        context.evidence.add_bounds(
+            Bounds(graph, domain, {0: domain.lower}, {0: domain.upper}, source=self.name)
+        )
+        while True:
+            time.sleep(0.1)
+
+
+class Pupil(_Hostile):
+    """Knows nothing but what others found; well-behaved."""
+
+    name = "hostile-pupil"
+
+    def run(self, problem: Problem, context: Context) -> Outcome:
+        known = context.evidence.bounds_for(problem)
+        for x in context.evidence.candidates:
+            if known is not None and context.check(x):
+                return Outcome.found(x, stats={"source": known.source})
+        return Outcome.unknown("nobody told me anything")
+
+
+class Picky(_Hostile):
+    """Refuses everything."""
+
+    name = "hostile-picky"
+
+    def refuses(self, problem: Problem) -> str | None:
+        return "not today"
+
+    def run(self, problem: Problem, context: Context) -> Outcome:
+        return Outcome.proved()
+
+
 ALL: tuple[type[Verifier], ...] = (
     *(Stubborn, Greedy, Crashing, Daemon, Noisy, Raising),
-    *(WrongPoint, NoPoint, WrongProof, Presumptuous, Corners),
+    *(WrongPoint, NoPoint, WrongProof, Presumptuous, Corners, Teacher, Pupil, Picky),
 )
 
 

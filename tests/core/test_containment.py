@@ -131,6 +131,33 @@ def test_the_stages_share_one_clock(place: Executor, network: Network) -> None:
     assert len(answer.attempts) == 3
 
 
+def test_evidence_survives_its_finder_and_serves_the_next(place: Executor, network: Network) -> None:
+    stages = (Member(bad.Teacher(), seconds=1.0), Member(bad.Pupil()))
+    answer = solve(place, network, Series(stages), threshold=1.5)
+    assert answer.verdict is Verdict.SAT
+    assert answer.verifier == bad.Pupil.name
+    assert answer.stats == {"source": bad.Teacher.name}
+
+
+def test_a_refusal_is_recorded_and_takes_no_time(place: Executor, network: Network) -> None:
+    stages = (Member(bad.Picky()), Member(bad.Noisy()), Member(bad.Picky(), share=0.9))
+    answer = solve(place, network, Series(stages))
+    assert answer.verdict is Verdict.UNKNOWN
+    said = [(a.verifier, a.reason, a.seconds) for a in answer.attempts if a.verifier == bad.Picky.name]
+    assert said == [(bad.Picky.name, "refuses: not today", 0.0)] * 2
+    assert solve(place, network, bad.Picky()).reason == f"{bad.Picky.name}: refuses: not today"
+
+
+def test_time_is_divided_among_those_who_want_it(place: Executor, network: Network) -> None:
+    stages = (Member(bad.Noisy()), Member(bad.Picky(), share=0.9), Member(bad.Noisy(), seconds=20.0))
+    walk = Walk(reaches(network, 2.5), Portfolio(Series(stages)), place, Settings(timeout=100.0))
+    assert walk._allot(stages[0], 100.0, stages) == pytest.approx(100.0 / 3)  # all of it was promised away
+    walk._survey()
+    assert walk._allot(stages[0], 100.0, stages) == 80.0
+    assert walk._allot(stages[2], 100.0, stages[2:]) == 20.0
+    assert walk._allot(stages[2], 5.0, stages[2:]) == 5.0
+
+
 def test_a_race_is_over_when_one_has_won(place: Executor, network: Network) -> None:
     race = Race((Member(bad.Stubborn()), Member(bad.Corners())))
     started = time.monotonic()

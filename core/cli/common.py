@@ -1,0 +1,91 @@
+"""What commands share: the options that mean the same everywhere, and the oracle they describe."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from verifolio.oracle import Oracle
+    from verifolio.portfolio import Portfolio
+
+LANES = 64  # members that may run at a time; workers only start when there is work for them
+
+VerifierName = Annotated[str, typer.Option("--verifier", help="Use this verifier alone.")]
+PortfolioFile = Annotated[str, typer.Option("--portfolio", help="A portfolio file (YAML).")]
+OptionPairs = Annotated[
+    list[str] | None, typer.Option("--option", help="An option of --verifier, key=value.")
+]
+Timeout = Annotated[float, typer.Option("--timeout", min=0.0, help="Seconds per query, 0 for no limit.")]
+Memory = Annotated[float, typer.Option("--memory", min=0.0, help="Gigabytes per verifier, 0 for no limit.")]
+Cores = Annotated[int, typer.Option("--cores", min=1, help="Cores per verifier.")]
+Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+StoreFile = Annotated[
+    str, typer.Option("--store", help="Look answers up here first, and keep them (SQLite).")
+]
+ExecutorName = Annotated[str, typer.Option("--executor", help="Where verifiers run: process, inline, ...")]
+Device = Annotated[str, typer.Option("--device", help="Where tensors live.")]
+Workers = Annotated[int, typer.Option("--workers", min=1, help="Queries at a time.")]
+
+
+@contextmanager
+def open_oracle(
+    verifier: str = "",
+    portfolio: str = "",
+    option: Sequence[str] | None = None,
+    timeout: float = 300.0,
+    memory: float = 0.0,
+    cores: int = 1,
+    seed: int = 0,
+    store: str = "",
+    executor: str = "process",
+    device: str = "cpu",
+    workers: int = 1,
+    alarm: bool = True,
+) -> Iterator[Oracle]:
+    """The oracle that the common options describe; its workers start while the caller imports and parses."""
+    from verifolio.hooks import executors
+
+    with ExitStack() as stack:
+        place = stack.enter_context(executors().get(executor)(LANES))
+        place.warm()
+        from verifolio.oracle import Oracle
+        from verifolio.store import Store
+
+        chosen = select_portfolio(verifier, portfolio, option or ())
+        kept = stack.enter_context(Store(store)) if store else None
+        oracle = Oracle(
+            chosen,
+            place,
+            kept,
+            timeout=timeout or math.inf,
+            memory=int(memory * 2**30) or None,
+            cores=cores,
+            seed=seed,
+            device=device,
+            workers=workers,
+            alarm=alarm,
+        )
+        yield stack.enter_context(oracle)
+
+
+def select_portfolio(verifier: str, portfolio: str, options: Sequence[str]) -> Portfolio | None:
+    """What --verifier, --portfolio and --option ask for; None leaves the choice to each query."""
+    from verifolio.errors import InputError
+    from verifolio.options import split_pairs
+    from verifolio.portfolio import single
+    from verifolio.portfolio_file import read_portfolio
+
+    if verifier and portfolio:
+        raise InputError("command line", "--verifier or --portfolio", "both")
+    if options and not verifier:
+        remedy = "name one, or use a portfolio file"
+        raise InputError("--option", "a --verifier it belongs to", "none", remedy)
+    if verifier:
+        return single(verifier, split_pairs(list(options)))
+    return read_portfolio(portfolio) if portfolio else None
