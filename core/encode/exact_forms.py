@@ -148,6 +148,10 @@ def _affine(
             columns, values = matrix.indices[start:end].tolist(), matrix.data[start:end].tolist()
             for column, value in zip(columns, values, strict=True):
                 w, form = Fraction(value), parent[column]
+                if not form.constant and len(form.terms) == 1 and form.terms[0][1] == 1:
+                    variable = form.terms[0][0]
+                    terms[variable] = terms[variable] + w if variable in terms else w
+                    continue
                 constant += w * form.constant
                 for variable, c in form.terms:
                     terms[variable] = terms.get(variable, Fraction(0)) + w * c

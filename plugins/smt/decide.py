@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from verifolio.answer import Outcome, Verdict
 from verifolio.encode.exact_forms import ExactNetwork, Form, Neuron, Phase, Range, exact_network, row_form
+from verifolio.encode.smtlib import number, term
 from verifolio.errors import InputError
 from verifolio.evidence import Bounds
 from verifolio.problem import Domain, Problem
@@ -34,11 +35,13 @@ def decide(problem: Problem, context: Context, options: SmtOptions) -> Outcome:
     if problem.domain.empty or not problem.disjuncts:
         return Outcome.proved(reason="no input or no condition to satisfy")
     bounds = _bounds(problem, context, options.bounder)
+    count = open_phases(problem, bounds)
+    if count > options.max_open:
+        return _hopeless(count, options)
     network = exact_network(problem.graph, input_ranges(problem.domain), bounds)
-    stats: dict[str, float | int | str] = {"open": network.open_count, "z3": z3.get_version_string()}
     if network.open_count > options.max_open:
-        text = f"{network.open_count} ReLUs of unknown phase, more than max_open = {options.max_open}"
-        return Outcome.unknown(text, stats=stats)
+        return _hopeless(network.open_count, options)
+    stats: dict[str, float | int | str] = {"open": network.open_count, "z3": z3.get_version_string()}
     with _watched(context) as (solver, ctx):
         session = _Session(problem, network, context, solver, ctx, stats)
         try:
@@ -50,6 +53,21 @@ def decide(problem: Problem, context: Context, options: SmtOptions) -> Outcome:
                 if context.budget.expired()
                 else Outcome.unknown(f"z3: {error}", stats=stats)
             )
+
+
+def open_phases(problem: Problem, bounds: Bounds | None) -> int:
+    """How many ReLUs the bounds leave undecided; those without bounds are left out."""
+    total = 0
+    for relu in problem.graph.relus:
+        read = problem.graph.nodes[relu].parents[0]
+        if bounds is not None and read in bounds.lower and read in bounds.upper:
+            total += int(((bounds.lower[read] < 0) & (bounds.upper[read] > 0)).sum())
+    return total
+
+
+def _hopeless(count: int, options: SmtOptions) -> Outcome:
+    text = f"{count} ReLUs of unknown phase, more than max_open = {options.max_open}"
+    return Outcome.unknown(text, stats={"open": count})
 
 
 def _bounds(problem: Problem, context: Context, name: str) -> Bounds | None:
@@ -115,13 +133,18 @@ class _Session:
     ) -> None:
         self.problem, self.network, self.context = problem, network, context
         self.solver, self.ctx, self.stats = solver, ctx, stats
-        names = [f"x{k}" for k in range(network.inputs)] + [f"r{n.variable}" for n in network.neurons]
-        self.variables = [z3.Real(name, ctx) for name in names]
+        names = [f"X_{k}" for k in range(network.inputs)] + [f"R_{k}" for k in range(len(network.neurons))]
+        self.declared = {name: z3.Real(name, ctx) for name in names}
+        self.lines: list[str] = []
+        self.point: Array = np.zeros(network.inputs)
 
     def run(self) -> Outcome:
         self._assert_domain()
         for neuron in self.network.neurons:
+            if self.context.budget.expired():
+                return self.stopped()
             self._assert_neuron(neuron)
+        self._send()
         reason = ""
         for d, rows in enumerate(self.problem.disjuncts):
             if self.context.budget.expired():
@@ -150,8 +173,8 @@ class _Session:
         """Check one disjunct, every row `depth` deeper than written; on sat the model is kept in `point`."""
         self.solver.push()
         for row in rows.linear_rows():
-            left, right = self._term(row_form(row.terms, self.network)), self._number(row.rhs - depth)
-            self.solver.add(left < right if row.strict else left <= right)
+            self._row(row_form(row.terms, self.network), row.rhs - depth, row.strict)
+        self._send()
         remaining = self.context.budget.remaining
         if math.isfinite(remaining):
             self.solver.set("timeout", max(1, int(remaining * 1000)))
@@ -173,55 +196,59 @@ class _Session:
         return None
 
     def _read(self, model: Any) -> Array:
-        values = [model.eval(v, model_completion=True) for v in self.variables[: self.network.inputs]]
+        names = [f"X_{k}" for k in range(self.network.inputs)]
+        values = [model.eval(self.declared[name], model_completion=True) for name in names]
         fractions = [Fraction(v.numerator_as_long(), v.denominator_as_long()) for v in values]
         return np.array([float(f) for f in fractions])
 
     def _assert_domain(self) -> None:
         domain = self.problem.domain
-        for variable, (low, high) in zip(self.variables, input_ranges(domain), strict=False):
-            self._assert_range(variable, low, high)
+        for k, (low, high) in enumerate(input_ranges(domain)):
+            self._range(f"X_{k}", low, high)
         if domain.rows is not None:
             for row in domain.rows.linear_rows():
-                left, right = self._term(Form(row.terms)), self._number(row.rhs)
-                self.solver.add(left < right if row.strict else left <= right)
+                self._row(Form(row.terms), row.rhs, row.strict)
         if domain.ball is not None and domain.ball.norm == 1:
             self._assert_l1(domain.ball.centre.tolist(), domain.ball.radius)
 
     def _assert_l1(self, centre: list[float], radius: float) -> None:
-        sizes = [z3.Real(f"d{k}", self.ctx) for k in range(len(centre))]
-        for size, variable, c in zip(sizes, self.variables, centre, strict=False):
-            gap = variable - self._number(Fraction(c))
-            self.solver.add(size >= gap, size >= -gap)
-        self.solver.add(z3.Sum(sizes) <= self._number(Fraction(radius)))
+        for k, c in enumerate(centre):
+            gap = f"(- X_{k} {number(Fraction(c))})"
+            self.lines.append(f"(declare-const D_{k} Real)")
+            self.lines += [f"(assert (>= D_{k} {gap}))", f"(assert (>= D_{k} (- {gap})))"]
+        total = " ".join(f"D_{k}" for k in range(len(centre)))
+        self.lines.append(f"(assert (<= (+ 0.0 {total}) {number(Fraction(radius))}))")
 
     def _assert_neuron(self, neuron: Neuron) -> None:
-        out, form = self.variables[neuron.variable], self._term(neuron.form)
+        """r = relu(a): r >= 0, r >= a, and r <= a or r <= 0 as the phase says."""
+        k = neuron.variable - self.network.inputs
+        out, form = f"R_{k}", term(neuron.form, self.network)
         low, high = neuron.reach
         if neuron.phase is Phase.ACTIVE:
-            self.solver.add(out == form)
-            self._assert_range(out, low, high)
+            self.lines.append(f"(assert (= {out} {form}))")
+            self._range(out, low, high)
             return
-        on = z3.Bool(f"b{neuron.variable}", self.ctx)
-        zero = self._number(Fraction(0))
-        self.solver.add(out >= zero, out >= form)
-        self.solver.add(z3.Implies(on, out <= form), z3.Implies(z3.Not(on), out <= zero))
+        self.lines += [f"(declare-const A_{k} Real)", f"(assert (= A_{k} {form}))"]
+        self.lines += [f"(assert (>= {out} 0.0))", f"(assert (>= {out} A_{k}))"]
+        self.lines += [f"(declare-const B_{k} Bool)", f"(assert (=> B_{k} (<= {out} A_{k})))"]
+        self.lines.append(f"(assert (=> (not B_{k}) (<= {out} 0.0)))")
         if high is not None:
-            self.solver.add(out <= self._number(high))
+            self.lines.append(f"(assert (<= {out} {number(max(high, Fraction(0)))}))")
         if low is not None and high is not None and low < 0 < high:
             # the upper side of the triangle: implied, but it spares the search many branches
-            slope = high / (high - low)
-            self.solver.add(out <= self._number(slope) * (form - self._number(low)))
+            slope = number(high / (high - low))
+            self.lines.append(f"(assert (<= {out} (* {slope} (- A_{k} {number(low)}))))")
 
-    def _assert_range(self, term: Any, low: Fraction | None, high: Fraction | None) -> None:
+    def _range(self, name: str, low: Fraction | None, high: Fraction | None) -> None:
         if low is not None:
-            self.solver.add(term >= self._number(low))
+            self.lines.append(f"(assert (>= {name} {number(low)}))")
         if high is not None:
-            self.solver.add(term <= self._number(high))
+            self.lines.append(f"(assert (<= {name} {number(high)}))")
 
-    def _number(self, value: Fraction) -> Any:
-        return z3.Q(value.numerator, value.denominator, self.ctx)
+    def _row(self, form: Form, rhs: Fraction, strict: bool) -> None:
+        self.lines.append(f"(assert ({'<' if strict else '<='} {term(form, self.network)} {number(rhs)}))")
 
-    def _term(self, form: Form) -> Any:
-        parts = [self._number(c) * self.variables[v] for v, c in form.terms]
-        return z3.Sum([self._number(form.constant), *parts]) if parts else self._number(form.constant)
+    def _send(self) -> None:
+        """Hand the collected text to the solver: parsing is far quicker than building terms one by one."""
+        self.solver.add(z3.parse_smt2_string("\n".join(self.lines), decls=self.declared, ctx=self.ctx))
+        self.lines = []
