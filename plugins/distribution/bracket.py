@@ -17,7 +17,7 @@ from verifolio.oracle import Oracle
 from verifolio.referee import Rejection, judge
 from verifolio.run import Job, Limits, Result
 
-from .search import Critical, Question, Status, Step, conflict, keep_query, make_step
+from .search import KNOWN, Critical, Question, Status, Step, conflict, keep_query, make_step
 from .squeeze import Proved, Squeezed, SqueezeTask, run_squeeze, verdict_of
 
 LEAST = 0.2  # seconds; a shorter query is not worth asking
@@ -251,7 +251,7 @@ class _Bracketing:
             distance=self.upper if found else None,
             flags=frozenset(self.flags | (best.flags if best is not None else frozenset())),
             seconds=self.elapsed,
-            queries=len(self.steps),
+            queries=sum(s.kind != KNOWN for s in self.steps),
             cancelled=verdicts.count(Verdict.CANCELLED),
             reason=reason,
             steps=tuple(self.steps),

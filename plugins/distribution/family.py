@@ -65,7 +65,7 @@ class Family:
         digest.update(np.array([self.low, self.high]).tobytes())
         for part in (self.mean, self.std):
             digest.update(b"-" if part is None else np.ascontiguousarray(part).tobytes())
-        for rows in self.disjuncts if self.condition is not None else ():
+        for rows in self.disjuncts:
             digest.update(repr(rows.linear_rows()).encode())
         return digest.hexdigest()
 
@@ -78,7 +78,9 @@ class Family:
         if not 0 <= self.label < m:
             raise InputError("label", f"a class below {m}", str(self.label), "is this the right data set?")
         return tuple(
-            make_rows([({n + self.label: 1.0, n + other: -1.0}, 0.0)]) for other in range(m) if other != self.label
+            make_rows([({n + self.label: 1.0, n + other: -1.0}, 0.0)])
+            for other in range(m)
+            if other != self.label
         )
 
     @property
@@ -153,7 +155,9 @@ def per_input(values: Sequence[float], shape: tuple[int, ...], what: str) -> Arr
         return None
     size, channels = int(np.prod(shape)), shape[0]
     if len(values) not in (1, channels):
-        raise InputError(f"--{what}", f"1 or {channels} numbers", str(len(values)), f"the data has shape {shape}")
+        raise InputError(
+            f"--{what}", f"1 or {channels} numbers", str(len(values)), f"the data has shape {shape}"
+        )
     if what == "std" and min(values) <= 0:
         raise InputError("--std", "positive numbers", str(min(values)))
     return np.repeat(np.asarray(values, np.float64), size // len(values))

@@ -13,7 +13,7 @@ from verifolio.errors import SoundnessAlarm
 class Scheduler:
     """k-binary search for the boundary between UNSAT (small indices) and SAT on 0 .. size - 1.
 
-    `lo` is the largest index that was proved (-1: none), `hi` the smallest with a counterexample (size: none).
+    `lo` is the largest index that was proved (-1: none), `hi` the smallest with a counterexample (or size).
     `unanswered` are indices that came back undecided: they are not asked again, and they narrow nothing.
     """
 

@@ -35,7 +35,9 @@ class KBinary(Estimator):
 
     def run(self, request: Question, oracle: Oracle, progress: Progress = silent) -> Critical:
         if not request.radii or sorted(set(request.radii)) != list(request.radii):
-            raise InputError("radii", "an increasing grid of radii", f"{len(request.radii)} values", "give --epsilons")
+            raise InputError(
+                "radii", "an increasing grid of radii", f"{len(request.radii)} values", "give --epsilons"
+            )
         if self.k < 1:
             raise InputError("k", "at least 1", str(self.k))
         return _GridSearch(request, oracle, self.k).run(progress)

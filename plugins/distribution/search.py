@@ -19,6 +19,8 @@ from verifolio.vnnlib import write
 
 from .family import Family
 
+KNOWN = "known"
+
 
 class Status(StrEnum):
     """How an input's search ended."""
@@ -33,7 +35,7 @@ class Status(StrEnum):
 class Step:
     """One question of a search and what came of it; all of them together are enough to continue."""
 
-    kind: str  # query, squeeze or minimise
+    kind: str  # query, squeeze, minimise, or known from another run
     radius: float
     verdict: Verdict
     verifier: str = ""
@@ -56,7 +58,7 @@ class Question:
     """How large is the largest radius without a counterexample?
 
     The grid searches look at `radii`; `bracket` looks anywhere up to `largest` (0: the whole range) until the
-    two sides are at most `tolerance` apart. `timeout` is for one query, `budget` for the whole search, both in
+    two sides are at most `tolerance` apart. `timeout` is for one query, `budget` for the whole search, in
     seconds. `history` are the steps of an earlier run; `log` is called with every new one; with `keep`, every
     query is written to that folder.
     """

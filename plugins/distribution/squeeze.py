@@ -45,7 +45,7 @@ class SqueezeTask:
 
 @dataclass(frozen=True, eq=False)
 class Squeezed:
-    """No counterexample within `lower`; `witness` is the closest one found. `neurons` may be of either sign."""
+    """No counterexample within `lower`, `witness` is the closest found, `unstable` neurons have no sign."""
 
     lower: float
     witness: Witness | None = None
@@ -118,7 +118,7 @@ class _Squeeze:
             span, before = self.upper - failed, self.upper
             # early rounds look widely; later ones just below the best point
             radii = failed + span * (np.linspace(0.1, 0.97, count) ** (1.0 if k else 2.0))
-            effort = AttackSettings(rounds=2 if k < 2 else 3, restarts=8, steps=40, samples=0)
+            effort = AttackSettings(rounds=2 if k < 2 else 3, restarts=8, steps=40, samples=0, few_inputs=0)
             hints = [] if self.best is None else [self.best.x.astype(np.float64)]
             results = attack_many(
                 self.problems(radii),
@@ -135,7 +135,9 @@ class _Squeeze:
             gained = before - self.upper
             if self.budget.elapsed > 0.6 * self.budget.seconds or self.budget.expired():
                 return
-            if k and (gained < GAIN * self.task.tolerance or self.upper - failed < GAIN * self.task.tolerance):
+            if k and (
+                gained < GAIN * self.task.tolerance or self.upper - failed < GAIN * self.task.tolerance
+            ):
                 return
 
     def _pull(self) -> None:
@@ -181,7 +183,9 @@ class _Squeeze:
         """How many neurons may have either sign at the largest radius that was bounded."""
         if self.unstable is None and len(radii):
             last = bounds[-1]
-            self.unstable = int(sum(int(((last.lower[i] < 0) & (last.upper[i] > 0)).sum()) for i in last.lower))
+            self.unstable = int(
+                sum(int(((last.lower[i] < 0) & (last.upper[i] > 0)).sum()) for i in last.lower)
+            )
 
 
 def proves(bounds: Bounds) -> bool:

@@ -1,0 +1,197 @@
+"""The pictures: ECDF bands, box plots, histograms, heat maps, cumulative counts, counterexamples."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .statistics import brackets, fit_lognormal
+from .table import Row
+
+if TYPE_CHECKING:
+    from .family import Family
+    from .search import Critical
+
+Array = NDArray[np.float64]
+Groups = Mapping[str, Sequence[Row]]
+DPI = 110
+
+
+def _plot(width: float = 7.0, height: float = 4.4) -> tuple[Any, Any]:
+    import matplotlib
+
+    matplotlib.use("Agg", force=False)
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    return figure, figure.add_subplot()
+
+
+def _save(figure: Any, path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    figure.savefig(path, dpi=DPI)
+    return path
+
+
+def _colour(k: int) -> str:
+    return f"C{k % 10}"
+
+
+def lowers(rows: Sequence[Row]) -> list[float]:
+    return [low for low, _ in brackets(rows)]
+
+
+def uppers(rows: Sequence[Row]) -> list[float]:
+    return [up for _, up in brackets(rows) if math.isfinite(up)]
+
+
+def draw_ecdf(path: Path, groups: Groups, norm: str = "") -> Path:
+    """Share of inputs with a critical radius up to r, between both sides."""
+    figure, axes = _plot()
+    top = max((v for rows in groups.values() for v in [*uppers(rows), *lowers(rows)]), default=1.0)
+    for k, (name, rows) in enumerate(groups.items()):
+        pairs = brackets(rows)
+        if not pairs:
+            continue
+        grid = np.unique([0.0, top * 1.05, *(v for p in pairs for v in p if math.isfinite(v))])
+        low = np.searchsorted(np.sort([up for _, up in pairs]), grid, "right") / len(pairs)
+        high = np.searchsorted(np.sort([lo for lo, _ in pairs]), grid, "right") / len(pairs)
+        axes.step(grid, high, where="post", color=_colour(k), lw=1.3, label=name)
+        axes.step(grid, low, where="post", color=_colour(k), lw=0.8, ls="--")
+        axes.fill_between(grid, low, high, step="post", color=_colour(k), alpha=0.25, lw=0)
+    axes.set(xlabel=f"radius {norm}".strip(), ylabel="share of inputs", ylim=(0, 1.02), xlim=(0, None))
+    axes.set_title("Critical radii: proved (solid), refuted (dashed)", fontsize=10)
+    axes.legend(fontsize=8, loc="lower right")
+    return _save(figure, path)
+
+
+def draw_boxes(path: Path, groups: Groups) -> Path:
+    """Proved radii per network, ordered by the smallest."""
+    found = {n: lowers(r) for n, r in groups.items() if lowers(r)}
+    order = sorted(found, key=lambda n: (min(found[n]), n))
+    figure, axes = _plot(height=1.2 + 0.5 * max(3, len(order)))
+    axes.boxplot([found[n] for n in order], orientation="horizontal", widths=0.6, flierprops={"ms": 3})
+    axes.set_yticks(range(1, len(order) + 1), order, fontsize=8)
+    axes.set(xlabel="proved radius")
+    axes.grid(axis="x", alpha=0.3)
+    return _save(figure, path)
+
+
+def draw_histogram(path: Path, groups: Groups) -> Path:
+    """Proved radii as a histogram with a kernel density, and the fitted log-normal density."""
+    from scipy import stats
+
+    figure, axes = _plot()
+    everything = [v for rows in groups.values() for v in lowers(rows)]
+    top = max(everything, default=1.0) or 1.0
+    bins, grid = np.linspace(0, top * 1.02, 25), np.linspace(top / 400, top * 1.1, 300)
+    for k, (name, rows) in enumerate(groups.items()):
+        values = np.array(lowers(rows))
+        if not len(values):
+            continue
+        axes.hist(values, bins=bins, density=True, alpha=0.25, color=_colour(k), label=name)
+        if len(values) > 2 and np.ptp(values) > 0:
+            axes.plot(grid, stats.gaussian_kde(values)(grid), color=_colour(k), lw=1.4)
+        fit = fit_lognormal(values.tolist())
+        if not math.isnan(fit.shape):
+            density = stats.lognorm.pdf(grid, fit.shape, 0, fit.scale)
+            axes.plot(grid, density, color=_colour(k), lw=1.0, ls=":")
+    axes.set(xlabel="proved radius", ylabel="density", xlim=(0, None))
+    axes.set_title("Histogram, kernel density (solid), log-normal fit (dotted)", fontsize=10)
+    axes.legend(fontsize=8)
+    return _save(figure, path)
+
+
+def draw_heat_map(path: Path, names: Sequence[str], matrix: Array) -> Path:
+    """Rank correlations between networks."""
+    size = 2.6 + 0.55 * len(names)
+    figure, axes = _plot(size + 1.2, size)
+    image = axes.imshow(matrix, vmin=-1, vmax=1, cmap="RdBu_r")
+    axes.set_xticks(range(len(names)), names, rotation=45, ha="right", fontsize=8)
+    axes.set_yticks(range(len(names)), names, fontsize=8)
+    for i, j in np.ndindex(matrix.shape):
+        if not math.isnan(matrix[i, j]):
+            colour = "white" if abs(matrix[i, j]) > 0.6 else "black"
+            axes.text(j, i, f"{matrix[i, j]:.2f}", ha="center", va="center", fontsize=8, color=colour)
+    figure.colorbar(image, ax=axes, shrink=0.8, label="Spearman's rho")
+    return _save(figure, path)
+
+
+def draw_counts(path: Path, groups: Groups, thresholds: Sequence[float] = ()) -> Path:
+    """How many inputs have a counterexample within r: at least (dashed), at most (solid)."""
+    figure, axes = _plot()
+    top = max((v for rows in groups.values() for v in [*uppers(rows), *lowers(rows)]), default=1.0)
+    for k, (name, rows) in enumerate(groups.items()):
+        pairs = brackets(rows)
+        low = np.sort([0.0, *(up for _, up in pairs if math.isfinite(up))])
+        high = np.sort([0.0, *(lo for lo, _ in pairs)])
+        axes.step(
+            [*low, top], [*range(len(low)), len(low) - 1], where="post", color=_colour(k), ls="--", lw=1.0
+        )
+        axes.step(
+            [*high, top], [*range(len(high)), len(high) - 1], where="post", color=_colour(k), label=name
+        )
+    for value in thresholds:
+        axes.axvline(value, color="grey", lw=0.8, ls=":")
+    axes.set(xlabel="radius", ylabel="inputs with a counterexample within", xlim=(0, top), ylim=(0, None))
+    axes.legend(fontsize=8, loc="upper left")
+    return _save(figure, path)
+
+
+def draw_times(path: Path, groups: Groups) -> Path:
+    """How many inputs were finished within a time."""
+    figure, axes = _plot()
+    for k, (name, rows) in enumerate(groups.items()):
+        times = np.sort([max(r.seconds, 1e-3) for r in rows if r.measured])
+        axes.step(times, np.arange(1, len(times) + 1), where="post", color=_colour(k), label=name)
+    axes.set(xlabel="seconds per input", ylabel="inputs finished", xscale="log", ylim=(0, None))
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8)
+    return _save(figure, path)
+
+
+def draw_counterexample(path: Path, family: Family, found: Critical, shape: tuple[int, ...]) -> Path:
+    """The input, its closest known counterexample, and the difference."""
+    if found.witness is None:
+        raise ValueError("there is no counterexample to draw")
+    from matplotlib.figure import Figure
+
+    near = family.to_data(found.witness)
+    difference = near - family.x
+    figure = Figure(figsize=(9, 3.4), layout="constrained")
+    distance = family.distance(found.witness)
+    before, after = family.predict()[0], family.predict(near)[0]
+    reach = float(np.abs(difference).max()) or 1.0
+    grey: dict[str, Any] = {"vmin": family.low, "vmax": family.high, "cmap": "gray"}
+    signed: dict[str, Any] = {"vmin": -reach, "vmax": reach, "cmap": "RdBu_r"}
+    panels = (
+        (family.x, f"input: {before}", grey),
+        (near, f"counterexample: {after}", grey),
+        (difference, f"difference, distance {distance:.5g}", signed),
+    )
+    for k, (values, title, style) in enumerate(panels, 1):
+        axes = figure.add_subplot(1, 3, k)
+        picture = as_picture(values, shape, signed=style is signed)
+        shown = axes.imshow(picture, interpolation="nearest", **style)  # colours ignore the style
+        axes.set_title(title, fontsize=10)
+        axes.set_axis_off()
+        if style is signed and picture.ndim == 2:
+            figure.colorbar(shown, ax=axes, shrink=0.8)
+    return _save(figure, path)
+
+
+def as_picture(values: Array, shape: tuple[int, ...], signed: bool = False) -> Array:
+    """A flat input as an image: grey (h, w), or colours (h, w, 3); a difference is shown around grey."""
+    if len(shape) == 3 and shape[0] == 3:
+        colours = values.reshape(shape).transpose(1, 2, 0)
+        if not signed:
+            return np.asarray(np.clip(colours, 0, 1))
+        return np.asarray(0.5 + 0.5 * colours / (float(np.abs(colours).max()) or 1.0))
+    if len(shape) >= 2:
+        return values.reshape(-1, shape[-1])
+    return values.reshape(1, -1)

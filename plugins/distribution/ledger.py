@@ -1,0 +1,147 @@
+"""What a distribution remembers in the store's file: runs, finished inputs, and every question asked."""
+
+from __future__ import annotations
+
+import json
+import math
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from verifolio.answer import Flag, Verdict
+from verifolio.errors import InputError
+
+from .search import Critical, Status, Step
+from .table import Row
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS distribution_runs (
+    run TEXT PRIMARY KEY, settings TEXT NOT NULL, created REAL NOT NULL
+);
+CREATE TABLE IF NOT EXISTS distribution_items (
+    run TEXT NOT NULL REFERENCES distribution_runs, question TEXT NOT NULL, position INTEGER NOT NULL,
+    network TEXT NOT NULL, split TEXT NOT NULL, image_id INTEGER NOT NULL, label INTEGER NOT NULL,
+    predicted INTEGER NOT NULL, lower REAL, upper REAL, distance REAL, status TEXT NOT NULL,
+    seconds REAL NOT NULL, queries INTEGER NOT NULL, cancelled INTEGER NOT NULL, flags TEXT NOT NULL,
+    reason TEXT NOT NULL, witness BLOB, rounded INTEGER,
+    PRIMARY KEY (run, network, split, image_id)
+);
+CREATE TABLE IF NOT EXISTS distribution_steps (
+    id INTEGER PRIMARY KEY, run TEXT NOT NULL, question TEXT NOT NULL, kind TEXT NOT NULL,
+    radius REAL NOT NULL, verdict TEXT NOT NULL, verifier TEXT NOT NULL, seconds REAL NOT NULL,
+    timeout REAL NOT NULL, proved REAL, distance REAL, witness BLOB, flags TEXT NOT NULL,
+    elapsed REAL NOT NULL, reason TEXT NOT NULL, created REAL NOT NULL
+);
+CREATE INDEX IF NOT EXISTS distribution_steps_by_question ON distribution_steps (question, run);
+"""
+FOREVER = 1e300
+
+
+class Ledger:
+    """Tables beside the oracle's own in one SQLite file (or in memory); safe to use from several threads."""
+
+    def __init__(self, path: str | Path = ":memory:") -> None:
+        self._lock = threading.Lock()
+        try:
+            if str(path) != ":memory:":
+                Path(path).parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(path, timeout=30.0, check_same_thread=False)
+            self._connection.row_factory = sqlite3.Row
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.executescript(SCHEMA)
+            self._connection.commit()
+        except (OSError, sqlite3.Error) as error:
+            raise InputError(
+                str(path), "a store that can be written", str(error), "choose another file"
+            ) from None
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._connection.close()
+
+    def begin(self, run: str, settings: Mapping[str, object]) -> None:
+        """Note a run; the same one again changes nothing."""
+        text = json.dumps(dict(settings), sort_keys=True, default=str)
+        self._write("INSERT OR IGNORE INTO distribution_runs VALUES (?, ?, ?)", (run, text, time.time()))
+
+    def runs(self) -> list[tuple[str, dict[str, Any]]]:
+        """Every run with its settings, oldest first."""
+        found = self._read("SELECT * FROM distribution_runs ORDER BY created, rowid", ())
+        return [(r["run"], json.loads(r["settings"])) for r in found]
+
+    def add_step(self, run: str, question: str, step: Step) -> None:
+        values = (
+            *(run, question, step.kind, step.radius, step.verdict.value, step.verifier, step.seconds),
+            *(_finite(step.timeout), step.proved, step.distance, _blob(step.witness)),
+            *(json.dumps(sorted(f.value for f in step.flags)), step.elapsed, step.reason, time.time()),
+        )
+        marks = ", ".join("?" * len(values))
+        self._write(f"INSERT INTO distribution_steps VALUES (NULL, {marks})", values)
+
+    def steps(self, question: str, run: str | None = None) -> list[Step]:
+        """The steps of a question, of one run or of all, in order."""
+        sql, given = "SELECT * FROM distribution_steps WHERE question = ?", [question]
+        if run is not None:
+            sql, given = sql + " AND run = ?", [*given, run]
+        return [_step(r) for r in self._read(sql + " ORDER BY id", tuple(given))]
+
+    def finish(self, run: str, question: str, position: int, row: Row, found: Critical | None) -> None:
+        """Keep an input's result; it will not be asked again in this run."""
+        witness = None if found is None else _blob(found.witness)
+        values = (
+            *(run, question, position, row.network, row.split, row.image_id, row.label, row.predicted),
+            *(row.lower, row.upper, None if found is None else found.distance, row.status.value),
+            *(row.seconds, row.queries, row.cancelled, json.dumps(list(row.flags)), row.reason, witness),
+            None if row.rounded is None else int(row.rounded),
+        )
+        marks = ", ".join("?" * len(values))
+        self._write(f"INSERT OR REPLACE INTO distribution_items VALUES ({marks})", values)
+
+    def rows(self, run: str) -> list[Row]:
+        """The finished inputs of a run, in the order of the run; failed ones included."""
+        sql = "SELECT * FROM distribution_items WHERE run = ? ORDER BY position"
+        return [_row(r) for r in self._read(sql, (run,))]
+
+    def _write(self, sql: str, values: tuple[object, ...]) -> None:
+        with self._lock, self._connection:
+            self._connection.execute(sql, values)
+
+    def _read(self, sql: str, values: tuple[object, ...]) -> list[sqlite3.Row]:
+        with self._lock:
+            return self._connection.execute(sql, values).fetchall()
+
+
+def _finite(value: float) -> float:
+    return value if math.isfinite(value) else FOREVER
+
+
+def _blob(x: np.ndarray[tuple[int], np.dtype[np.float32]] | None) -> bytes | None:
+    return None if x is None else np.ascontiguousarray(x, np.float32).tobytes()
+
+
+def _step(r: sqlite3.Row) -> Step:
+    witness = None if r["witness"] is None else np.frombuffer(r["witness"], np.float32)
+    flags = frozenset(Flag(f) for f in json.loads(r["flags"]))
+    return Step(
+        *(r["kind"], r["radius"], Verdict(r["verdict"]), r["verifier"], r["seconds"], r["timeout"]),
+        *(r["proved"], r["distance"], witness, flags, r["elapsed"], r["reason"]),
+    )
+
+
+def _row(r: sqlite3.Row) -> Row:
+    return Row(
+        *(r["network"], r["split"], r["image_id"], r["label"], r["predicted"], r["lower"], r["upper"]),
+        *(Status(r["status"]), r["seconds"], r["queries"], r["cancelled"], tuple(json.loads(r["flags"]))),
+        *(r["reason"], None if r["rounded"] is None else bool(r["rounded"])),
+    )

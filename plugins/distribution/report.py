@@ -1,0 +1,354 @@
+"""A distribution's report: statistics as tables, pictures, and one self-contained page."""
+
+from __future__ import annotations
+
+import base64
+import html
+import math
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from verifolio.errors import InputError
+
+from . import figures
+from .ledger import Ledger
+from .statistics import (
+    AtRadius,
+    LogNormal,
+    Rounding,
+    TwoSamples,
+    at_radius,
+    compare,
+    fit_lognormal,
+    rank_correlation,
+    rounding_losses,
+)
+from .summary import Summary, summarise
+from .table import Row, read_csv
+
+SQLITE = b"SQLite format 3\x00"
+STYLE = (
+    "body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:62em;padding:0 1em;color:#222}"
+    "table{border-collapse:collapse;margin:.6em 0 1.6em;display:block;overflow-x:auto}"
+    "td,th{padding:.25em .7em;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}"
+    "td:first-child,th:first-child{text-align:left}img{max-width:100%}h2{margin-top:1.8em}p{max-width:48em}"
+)
+
+
+def load_rows(sources: Sequence[Path], run: str = "") -> tuple[list[Row], float]:
+    """The rows of stores (their last run, or the named one) and tables, and the resolution asked for."""
+    rows: list[Row] = []
+    step = 0.0
+    for source in sources:
+        if not source.is_file():
+            raise InputError(str(source), "a store or a table of a distribution", "no such file")
+        with source.open("rb") as stream:
+            is_store = stream.read(16) == SQLITE
+        if not is_store:
+            rows += read_csv(source)
+            continue
+        with Ledger(source) as ledger:
+            runs = dict(ledger.runs())
+            if not runs or (run and run not in runs):
+                got = f"the runs {', '.join(runs) or 'none'}"
+                raise InputError(str(source), f"run {run}" if run else "a distribution", got)
+            chosen = run or list(runs)[-1]
+            rows += ledger.rows(chosen)
+            step = max(step, resolution(runs[chosen]))
+    if not any(r.measured for r in rows):
+        raise InputError(str(sources[0]), "at least one measured input", f"{len(rows)} rows without any")
+    return rows, step
+
+
+def resolution(settings: dict[str, Any]) -> float:
+    """The grid step, or the tolerance of a bracket."""
+    radii = settings.get("radii") or []
+    if len(radii) > 1:
+        return float(min(b - a for a, b in pairwise(radii)))
+    return float(settings.get("tolerance", 0.0))
+
+
+@dataclass(frozen=True)
+class Group:
+    """One network on one split: all that is said about it."""
+
+    name: str
+    summary: Summary
+    lower_fit: LogNormal
+    upper_fit: LogNormal
+    sides: TwoSamples
+    rounding: Rounding
+    radii: tuple[AtRadius, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Report:
+    """The statistics, and where the page and its pictures are."""
+
+    page: Path
+    groups: tuple[Group, ...]
+    splits: tuple[TwoSamples, ...]
+    correlations: dict[str, tuple[list[str], Any]]
+    pictures: tuple[Path, ...]
+
+    def lines(self) -> list[str]:
+        """The essentials for people."""
+        shown = []
+        for g in self.groups:
+            fit = g.lower_fit
+            shown.append(g.summary.text())
+            shown.append(
+                f"  {fit.verdict}: KS p {fit.ks_p:.3g}, Lilliefors p {fit.lilliefors_p:.3g}; "
+                f"critical terminations {g.summary.terminated}, unsolved {g.summary.unsolved}"
+            )
+            shown += [
+                f"  at {r.radius:g}: robust {r.robust.text()}, adversarial frequency {r.frequency.text()}, "
+                f"severity {r.severity.text(5)}"
+                for r in g.radii
+            ]
+            if g.rounding.witnesses:
+                r = g.rounding
+                shown.append(
+                    f"  {r.lost} of {r.witnesses} counterexamples are lost by rounding to stored levels"
+                )
+        return shown
+
+    def as_dict(self) -> dict[str, Any]:
+        return {
+            "page": str(self.page),
+            "groups": [asdict(g) | {"accuracy": g.summary.accuracy} for g in self.groups],
+            "splits": [asdict(s) for s in self.splits],
+            "correlations": {k: {"networks": n, "rho": m} for k, (n, m) in self.correlations.items()},
+            "pictures": [str(p) for p in self.pictures],
+        }
+
+
+def build_report(
+    rows: Sequence[Row], out: Path, thresholds: Sequence[float] = (), step: float = 0.0
+) -> Report:
+    """Compute everything, draw everything, write `out/index.html`."""
+    parts = group_rows(rows)
+    radii = tuple(thresholds) or default_radii(rows)
+    groups = tuple(_group(name, part, radii, step) for name, part in parts.items())
+    splits, correlations = _between_splits(rows), _correlations(rows)
+    pictures = _draw(parts, radii, correlations, out)
+    report = Report(out / "index.html", groups, splits, correlations, tuple(p for _, p in pictures))
+    out.mkdir(parents=True, exist_ok=True)
+    report.page.write_text(page(report, pictures))
+    return report
+
+
+def group_rows(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """Rows by network and split; the split is only named where there are several."""
+    several = len({r.split for r in rows}) > 1
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        name = row.network.removesuffix(".onnx")
+        found.setdefault(f"{name} {row.split}" if several else name, []).append(row)
+    return found
+
+
+def default_radii(rows: Sequence[Row]) -> tuple[float, ...]:
+    """Three round radii where something happens: quartiles of the proved ones."""
+    import numpy as np
+
+    values = sorted(r.lower for r in rows if r.measured and r.lower)
+    if not values:
+        return (0.01,)
+    return tuple(sorted({float(f"{np.quantile(values, q):.1g}") for q in (0.25, 0.5, 0.75)}))
+
+
+def _group(name: str, rows: list[Row], radii: tuple[float, ...], step: float) -> Group:
+    low, high = figures.lowers(rows), figures.uppers(rows)
+    return Group(
+        name,
+        summarise(rows[0].network, rows[0].split, rows, step),
+        fit_lognormal(low),
+        fit_lognormal(high),
+        compare("proved and refuted radii", low, high),
+        rounding_losses(rows),
+        tuple(at_radius(rows, r) for r in radii),
+    )
+
+
+def _between_splits(rows: Sequence[Row]) -> tuple[TwoSamples, ...]:
+    """Every two splits of every network."""
+    found = []
+    for network in dict.fromkeys(r.network for r in rows):
+        mine = [r for r in rows if r.network == network]
+        splits = list(dict.fromkeys(r.split for r in mine))
+        for i, one in enumerate(splits):
+            for other in splits[i + 1 :]:
+                first = figures.lowers([r for r in mine if r.split == one])
+                second = figures.lowers([r for r in mine if r.split == other])
+                found.append(compare(f"{network}: {one} and {other}", first, second))
+    return tuple(found)
+
+
+def _correlations(rows: Sequence[Row]) -> dict[str, tuple[list[str], Any]]:
+    """Per split, where there are at least two networks."""
+    found = {}
+    for split in dict.fromkeys(r.split for r in rows):
+        radii: dict[str, dict[int, float]] = {}
+        for r in rows:
+            if r.split == split and r.measured and r.lower is not None:
+                radii.setdefault(r.network.removesuffix(".onnx"), {})[r.image_id] = r.lower
+        if len(radii) > 1:
+            found[split] = rank_correlation(radii)
+    return found
+
+
+def _draw(
+    parts: dict[str, list[Row]],
+    radii: Sequence[float],
+    correlations: dict[str, tuple[list[str], Any]],
+    out: Path,
+) -> list[tuple[str, Path]]:
+    """Every picture with its caption."""
+    pictures = [
+        ("Share of inputs with a critical radius up to r", figures.draw_ecdf(out / "ecdf.png", parts)),
+        ("Proved radii, ordered by the smallest", figures.draw_boxes(out / "boxes.png", parts)),
+        ("Density of proved radii", figures.draw_histogram(out / "histogram.png", parts)),
+        ("Inputs with a counterexample within r", figures.draw_counts(out / "counts.png", parts, radii)),
+        ("Running time", figures.draw_times(out / "times.png", parts)),
+    ]
+    for split, (names, matrix) in correlations.items():
+        path = figures.draw_heat_map(out / f"spearman_{split}.png", names, matrix)
+        pictures.append((f"Rank correlation between networks, {split}", path))
+    return pictures
+
+
+def page(report: Report, pictures: Sequence[tuple[str, Path]]) -> str:
+    """The self-contained page."""
+    sections = [*_tables(report), *(_picture(caption, path) for caption, path in pictures)]
+    title = "Robustness distributions"
+    return (
+        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{title}</title>"
+        f"<style>{STYLE}</style></head><body><h1>{title}</h1>"
+        "<p>A critical radius is the distance of the closest counterexample. Its lower side is proved, its "
+        "upper side is the distance of a counterexample that was replayed; every count below is an interval "
+        f"between what is proved and what is not refuted.</p>{''.join(sections)}</body></html>\n"
+    )
+
+
+def _tables(report: Report) -> list[str]:
+    groups = report.groups
+    shown = [
+        _table(
+            "Results",
+            ("network", "inputs", "misclassified", "measured", "closed", "critical terminations", "unsolved"),
+            [
+                (
+                    g.name,
+                    s.inputs,
+                    s.misclassified,
+                    s.measured,
+                    s.closed,
+                    _of(s.terminated, s.measured),
+                    s.unsolved,
+                )
+                for g in groups
+                for s in [g.summary]
+            ],
+        ),
+        _table(
+            "Radii",
+            ("network", "lowest proved", "mean proved", "mean refuted", "mean gap", "largest gap"),
+            [
+                (g.name, *map(_n, (s.lowest, s.mean_lower, s.mean_upper, s.mean_gap, s.largest_gap)))
+                for g in groups
+                for s in [g.summary]
+            ],
+        ),
+        _table(
+            "Robust accuracy, adversarial frequency and severity",
+            ("network", "radius", "robust (of measured)", "robust (of all)", "frequency", "severity"),
+            [
+                (
+                    g.name,
+                    f"{r.radius:g}",
+                    r.robust.text(),
+                    r.accuracy.text(),
+                    r.frequency.text(),
+                    r.severity.text(5),
+                )
+                for g in groups
+                for r in g.radii
+            ],
+        ),
+        _table(
+            "Log-normal fits (no shift, positive radii only)",
+            ("network", "side", "n", "zeros", "shape", "scale", "KS", "KS p", "Lilliefors p", "at 5 %"),
+            [
+                _fit_cells(g.name, side, f)
+                for g in groups
+                for side, f in (("proved", g.lower_fit), ("refuted", g.upper_fit))
+            ],
+        ),
+        _table(
+            "Two samples",
+            ("samples", "n", "m", "KS", "KS p", "t", "t-test p"),
+            [
+                (name, t.first, t.second, _n(t.ks), _n(t.ks_p), _n(t.t), _n(t.t_p))
+                for name, t in [
+                    *((f"{g.name}: {g.sides.name}", g.sides) for g in groups),
+                    *((t.name, t) for t in report.splits),
+                ]
+            ],
+        ),
+        _table(
+            "Running time and queries",
+            ("network", "total s", "mean s", "median s", "most s", "queries", "cancelled"),
+            [
+                (
+                    g.name,
+                    *map(_n, (s.seconds, s.mean_seconds, s.median_seconds, s.most_seconds)),
+                    s.queries,
+                    s.cancelled,
+                )
+                for g in groups
+                for s in [g.summary]
+            ],
+        ),
+    ]
+    judged = [g for g in groups if g.rounding.witnesses]
+    if judged:
+        cells = [(g.name, g.rounding.witnesses, g.rounding.lost, _n(g.rounding.share)) for g in judged]
+        shown.append(
+            _table(
+                "Counterexamples lost by rounding to stored levels",
+                ("network", "found", "lost", "share"),
+                cells,
+            )
+        )
+    return shown
+
+
+def _fit_cells(name: str, side: str, fit: LogNormal) -> tuple[object, ...]:
+    numbers = map(_n, (fit.shape, fit.scale, fit.ks, fit.ks_p, fit.lilliefors_p))
+    return (name, side, fit.count, fit.zeros, *numbers, fit.verdict)
+
+
+def _of(part: int, whole: int) -> str:
+    return f"{part} ({100 * part / whole:.2f} %)" if whole else str(part)
+
+
+def _n(value: float) -> str:
+    return "" if math.isnan(value) else f"{value:.4g}"
+
+
+def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
+    head = "".join(f"<th>{html.escape(c)}</th>" for c in columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
+    )
+    return f"<h2>{html.escape(title)}</h2><table><tr>{head}</tr>{body}</table>"
+
+
+def _picture(caption: str, path: Path) -> str:
+    data = base64.b64encode(path.read_bytes()).decode()
+    text = html.escape(caption)
+    return f"<h2>{text}</h2><img alt='{text}' src='data:image/png;base64,{data}'>"
