@@ -11,22 +11,22 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from verifolio.answer import Outcome
-from verifolio.graph import Relu
 from verifolio.plugins.crown.branching import choose
 from verifolio.plugins.crown.input_split import Violation
 from verifolio.plugins.crown.layers import Space
-from verifolio.plugins.crown.optimise import Dual, Goal, Result, Schedule, evaluate, optimise, start
-from verifolio.plugins.crown.program import Program, State
-from verifolio.plugins.crown.region import Region
+from verifolio.plugins.crown.optimise import Dual, Result, Schedule, evaluate, optimise, start
+from verifolio.plugins.crown.program import State
+from verifolio.plugins.crown.root import bound_root, open_goals
 from verifolio.plugins.crown.subproblems import HALF, Subproblems
-from verifolio.plugins.crown.sweep import Effort, sweep
-from verifolio.problem import Problem, dense_rows
+from verifolio.problem import Problem
 from verifolio.verifier import Context
 
 if TYPE_CHECKING:
     from verifolio.plugins.crown.verifier import CrownOptions
 
 Array = NDArray[np.float64]
+ROOT_ITERATIONS = 50
+TRIED_POINTS = 64
 
 
 @dataclass
@@ -43,28 +43,28 @@ class NeuronSplit:
 
     def __init__(self, problem: Problem, context: Context, options: CrownOptions) -> None:
         self.problem, self.context, self.options = problem, context, options
-        self.program = Program(problem.graph, Space(torch.float32, context.device))
         self.violation = Violation(problem, context.device)
-        self.goal = make_goal(self.program, problem)
-        self.relu_inputs = tuple(
-            self.program.parents[i][0] for i in problem.graph.nonlinear if isinstance(problem.graph.nodes[i].op, Relu)
-        )
+        space = Space(torch.float32, context.device)
+        self.root = bound_root(problem, space, options.steps, options.memory // 64, context.budget)
+        self.program, self.goal = self.root.program, self.root.goal
+        graph = self.program.graph
+        self.relu_inputs = tuple(self.program.parents[i][0] for i in graph.relus)
         self.counts = Counts()
         self.stack: list[Subproblems] = []
-        self.worst = -np.inf
 
     def run(self) -> Outcome:
-        root = self._root()
-        if root is None:
-            return self._proved("root bounds")
-        state, items, point = root
+        if not len(self.root.disjuncts):
+            return self._proved("bounds")
+        items, point = self._first()
         if point is not None:
             return Outcome.found(point, stats=self._stats())
+        if not len(items):
+            return self._proved("optimised bounds")
         if self.options.split == "none" or not self.relu_inputs:
             return self._give_up("bounds alone do not decide", items)
         self.stack.append(items)
         while self.stack and not self.context.budget.expired():
-            point = self._round(state)
+            point = self._round()
             if point is not None:
                 return Outcome.found(point, stats=self._stats())
         if self.stack:
@@ -73,28 +73,18 @@ class NeuronSplit:
             return self._give_up(f"{self.counts.stuck} leaves without unstable neurons stay open", None)
         return self._proved("search")
 
-    def _root(self) -> tuple[State, Subproblems, Array | None] | None:
-        """Bounds of the whole domain; None if they prove everything, else the open disjuncts."""
-        region = Region.of([self.problem.domain], self.program.space)
-        with torch.no_grad():
-            state = sweep(self.program, region, Effort(elements=self.options.memory // 16))
-            result = evaluate(self.program, state, self.goal, {}, Dual())
-        open_ = (result.margin.amax(1) <= 0) | result.margin.isnan().any(1)
-        live = open_.nonzero()[:, 0]
-        if not len(live):
-            return None
-        batch = self._spread(state, len(live))
-        goal = self.goal.pick(live)
-        result = optimise(self.program, batch, goal, {}, start(self.program, batch), Schedule(50))
+    def _first(self) -> tuple[Subproblems, Array | None]:
+        """Optimised bounds of the whole domain for every open goal."""
+        count = len(self.goal.rhs)
+        batch = self._spread(count)
+        dual = start(self.program, batch)
+        result = optimise(self.program, batch, self.goal, {}, dual, Schedule(ROOT_ITERATIONS), self.context.budget)
         margin = result.margin.amax(1)
-        left = (~(margin > 0)).nonzero()[:, 0]
-        if not len(left):
-            return None
-        point = self._try_points(region, result.captured, result.margin)
-        items = self._items(state, live[left], margin[left], result.dual.pick(left))
-        return state, items, point
+        left = open_goals(result.margin)
+        point = self._try_points(result) if len(left) else None
+        return self._items(left, margin[left], result.dual.pick(left)), point
 
-    def _items(self, state: State, disjunct: Tensor, bound: Tensor, dual: Dual) -> Subproblems:
+    def _items(self, disjunct: Tensor, bound: Tensor, dual: Dual) -> Subproblems:
         count = len(disjunct)
         sizes = {p: self.program.sizes[p] for p in self.relu_inputs}
         device = self.program.space.device
@@ -106,9 +96,9 @@ class NeuronSplit:
             {p: torch.zeros(count, n, dtype=HALF, device=device) for p, n in sizes.items()},
         )
 
-    def _spread(self, state: State, count: int, signs: dict[int, Tensor] | None = None) -> State:
+    def _spread(self, count: int, signs: dict[int, Tensor] | None = None) -> State:
         """The root's state repeated, with the fixed neurons' intervals cut at zero."""
-        region = state.region.select(torch.zeros(count, dtype=torch.long, device=self.program.space.device))
+        state = self.root.state
         interval = dict(state.interval)
         for p in self.program.before:
             low, high = (t.expand(count, -1) for t in state.interval[p])
@@ -116,16 +106,16 @@ class NeuronSplit:
                 low = torch.where(signs[p] > 0, low.clamp(min=0), low)
                 high = torch.where(signs[p] < 0, high.clamp(max=0), high)
             interval[p] = (low, high)
-        return State(region, interval, state.noise)
+        return State(state.region, interval, state.noise)
 
-    def _round(self, state: State) -> Array | None:
+    def _round(self) -> Array | None:
         """Take a batch, split it, bound the children, keep the open ones."""
         items = self._take()
-        batch = self._spread(state, len(items), items.signs)
+        batch = self._spread(len(items), items.signs)
         goal = self.goal.pick(items.disjunct)
         with torch.no_grad():
             result = evaluate(self.program, batch, goal, _floats(items.signs), items.dual(torch.float32))
-            choice = choose(self.program, batch, goal, items, result, self._spread, state)
+            choice = choose(self.program, batch, goal, items, result, self._spread)
         if choice.stuck.any():
             self.counts.stuck += int(choice.stuck.sum())
             keep = (~choice.stuck).nonzero()[:, 0]
@@ -133,21 +123,27 @@ class NeuronSplit:
             if not len(items):
                 return None
         children = Subproblems.join([items.fix(choice.node, choice.neuron, s) for s in (1, -1)])
-        return self._bound(state, children)
+        return self._bound(children)
 
-    def _bound(self, state: State, items: Subproblems) -> Array | None:
-        batch = self._spread(state, len(items), items.signs)
+    def _bound(self, items: Subproblems) -> Array | None:
+        batch = self._spread(len(items), items.signs)
         goal = self.goal.pick(items.disjunct)
         schedule = Schedule(self.options.iterations)
         result = optimise(
-            self.program, batch, goal, _floats(items.signs), items.dual(torch.float32), schedule
+            self.program,
+            batch,
+            goal,
+            _floats(items.signs),
+            items.dual(torch.float32),
+            schedule,
+            self.context.budget,
         )
         self.counts.domains += len(items)
         margin = result.margin.amax(1)
-        left = (~(margin > 0)).nonzero()[:, 0]
+        left = open_goals(result.margin)
         if not len(left):
             return None
-        point = self._try_points(state.region, result.captured, result.margin)
+        point = self._try_points(result)
         bounded = items.with_dual(result.dual, torch.fmax(margin, items.bound)).pick(left)
         self.stack.append(bounded.pick(bounded.bound.argsort(descending=True)))
         return point
@@ -167,14 +163,14 @@ class NeuronSplit:
 
     def _default_batch(self) -> int:
         widest = max(self.program.sizes)
-        return int(np.clip((1 << 20) // widest, 16, 512))
+        return int(np.clip((1 << 19) // widest, 16, 256))
 
-    def _try_points(self, region: Region, captured: dict[int, Tensor], margin: Tensor) -> Array | None:
+    def _try_points(self, result: Result) -> Array | None:
         """The corners at which the linear bounds are smallest; whatever looks satisfied is replayed."""
-        lead = margin.nan_to_num(nan=-np.inf).argmax(1)
-        rows = captured[0]
-        rows = rows.expand(len(margin), -1, -1)[torch.arange(len(margin)), lead][:64]
-        points = region.corner(rows[None])[0].double().cpu().numpy()
+        lead = result.margin.nan_to_num(nan=-np.inf).argmax(1)
+        rows = result.captured[0].expand(len(lead), -1, -1)
+        rows = rows[torch.arange(len(lead), device=lead.device), lead][:TRIED_POINTS]
+        points = self.root.state.region.corner(rows[None])[0].double().cpu().numpy()
         value = self.violation(points)
         best = int(value.argmin())
         if value[best] <= 0 and self.context.check(points[best]):
@@ -197,20 +193,3 @@ class NeuronSplit:
 
 def _floats(signs: dict[int, Tensor]) -> dict[int, Tensor]:
     return {p: s.to(torch.float32) for p, s in signs.items() if bool(s.any())}
-
-
-def make_goal(program: Program, problem: Problem) -> Goal:
-    """Every disjunct as one subproblem, its rows padded to a common number by repeating the first."""
-    n, m = problem.graph.input_size, problem.graph.output_size
-    height = max(r.count for r in problem.disjuncts)
-    parts = []
-    for rows in problem.disjuncts:
-        fill = np.r_[np.arange(rows.count), np.zeros(height - rows.count, int)]
-        parts.append([part[fill] for part in dense_rows(rows, n, m)])
-    on_inputs, on_outputs, rhs = (np.stack([p[i] for p in parts]) for i in range(3))
-    space = program.space
-    inputs = space.tensor(on_inputs) if on_inputs.any() else None
-    return Goal(space.tensor(on_outputs), inputs, space.up(rhs))
-
-
-__all__ = ["NeuronSplit", "Result", "make_goal"]

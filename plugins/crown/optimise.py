@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from verifolio.budget import Budget
 from verifolio.plugins.crown.program import Program, State
-from verifolio.plugins.crown.relax import Lines
 
 
 @dataclass(frozen=True)
@@ -79,7 +79,13 @@ def evaluate(program: Program, state: State, goal: Goal, signs: dict[int, Tensor
 
 
 def optimise(
-    program: Program, state: State, goal: Goal, signs: dict[int, Tensor], dual: Dual, schedule: Schedule
+    program: Program,
+    state: State,
+    goal: Goal,
+    signs: dict[int, Tensor],
+    dual: Dual,
+    schedule: Schedule,
+    budget: Budget,
 ) -> Result:
     """Ascend the best row of every subproblem by projected Adam; keeps the best margins seen.
 
@@ -99,7 +105,7 @@ def optimise(
         margin = result.margin.detach()
         best = margin if best is None else torch.fmax(best, margin)
         lead = result.margin.amax(1)
-        if step + 1 == schedule.iterations or bool((best.amax(1) > 0).all()):
+        if step + 1 == schedule.iterations or bool((best.amax(1) > 0).all()) or budget.expired():
             break
         adam.zero_grad()
         # solved subproblems no longer pull
@@ -127,8 +133,3 @@ def start(program: Program, state: State) -> Dual:
             if bool(rule.loose(*inputs).any()):
                 alpha[i] = rule.start(*inputs).detach().clone()
     return Dual(alpha)
-
-
-def frozen_lines(state: State) -> dict[int, Lines]:
-    """A copy of the lines, so that a trial can put others in their place."""
-    return dict(state.lines)

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from verifolio.graph import Graph
 from verifolio.plugins.crown.layers import Layer, Space, make_layer
-from verifolio.plugins.crown.region import Region
+from verifolio.plugins.crown.region import Region, dot
 from verifolio.plugins.crown.relax import Lines, Relaxation, relaxation
 from verifolio.plugins.crown.relax.base import Interval
 
@@ -35,6 +35,15 @@ class State:
 
     def inputs(self, program: Program, node: int) -> list[Interval]:
         return [self.interval[p] for p in program.parents[node]]
+
+
+@dataclass(frozen=True)
+class Pushed:
+    """rows . x + constant - charge lies below the rows that were pushed back; `charge` is rounding alone."""
+
+    rows: Tensor
+    constant: Tensor
+    charge: Tensor
 
 
 class Program:
@@ -142,42 +151,50 @@ class Program:
         extra_rows: Mapping[int, Tensor] | None = None,
         capture: Capture | None = None,
     ) -> Tensor:
-        """Lower bounds (batch, rows) of `rows` applied to the value of `node`, over each region.
+        """Lower bounds (batch, rows) of `rows` applied to the value of `node`, over each region."""
+        pushed = self.push(state, node, rows, extra_rows, capture)
+        return state.region.minimise(pushed.rows, self.extra) + (pushed.constant - pushed.charge)
+
+    def push(
+        self,
+        state: State,
+        node: int,
+        rows: Tensor,
+        extra_rows: Mapping[int, Tensor] | None = None,
+        capture: Capture | None = None,
+    ) -> Pushed:
+        """Rows over a node's value as rows over the input that lie below them.
 
         `extra_rows[i]` is added to the rows that arrive at node i (split multipliers); `capture(i, rows)` sees
         the rows over every nonlinear node's output and, last, over the input (node 0).
         """
         flow: dict[int, Tensor] = {node: rows}
-        total: Tensor | None = None
-        for i in range(node, 0, -1):
+        constant, charge = rows.new_zeros(1, 1), rows.new_zeros(1, 1)
+        for i in range(node, -1, -1):
             if extra_rows is not None and i in extra_rows:
                 flow[i] = flow[i] + extra_rows[i] if i in flow else extra_rows[i]
             current = flow.pop(i, None)
+            if i == 0:
+                break
             if current is None:
                 continue
             layer = self.layers[i]
             if layer is None:
                 if capture is not None:
                     capture(i, current)
-                parts, constant = relax_rows(current, state.lines[i])
+                parts, added = relax_rows(current, state.lines[i])
             else:
-                parts, constant = layer.backward(current)
+                parts, added = layer.backward(current)
+            if added is not None:
+                constant = constant + added
             if i in self.charged:
-                charge = (current.abs() @ state.noise[i][:, :, None])[:, :, 0]
-                constant = -charge if constant is None else constant - charge
-            if constant is not None:
-                total = constant if total is None else total + constant
+                charge = charge + dot(current.abs(), state.noise[i])
             for parent, part in zip(self.parents[i], parts, strict=True):
                 flow[parent] = flow[parent] + part if parent in flow else part
-        first = flow.get(0)
-        if extra_rows is not None and 0 in extra_rows:
-            first = extra_rows[0] if first is None else first + extra_rows[0]
-        if first is None:
-            first = rows.new_zeros(*rows.shape[:2], self.sizes[0])
+        first = rows.new_zeros(*rows.shape[:2], self.sizes[0]) if current is None else current
         if capture is not None:
             capture(0, first)
-        bound = state.region.minimise(first, self.extra)
-        return bound if total is None else bound + total
+        return Pushed(first, constant, charge)
 
 
 def relax_rows(rows: Tensor, lines: Lines) -> tuple[list[Tensor], Tensor | None]:
@@ -190,7 +207,7 @@ def relax_rows(rows: Tensor, lines: Lines) -> tuple[list[Tensor], Tensor | None]
     constant: Tensor | None = None
     for share, bias in ((positive, lines.lower_bias), (negative, lines.upper_bias)):
         if bias is not None:
-            picked = (share @ bias[:, :, None])[:, :, 0] if bias.dim() == 2 else (share * bias).sum(-1)
+            picked = dot(share, bias) if bias.dim() == 2 else (share * bias).sum(-1)
             constant = picked if constant is None else constant + picked
     return parts, constant
 

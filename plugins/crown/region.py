@@ -69,19 +69,26 @@ class Region:
         radius = torch.maximum(self.upper - centre, centre - self.lower) * (1 + 4 * unit)
         error = 1.05 * (rows.shape[2] + extra) * unit
         reach = radius + error * (centre.abs() + radius)
-        return (rows @ centre[:, :, None])[:, :, 0] - (rows.abs() @ reach[:, :, None])[:, :, 0]
+        return dot(rows, centre) - dot(rows.abs(), reach)
 
     def _over_ball(self, rows: Tensor, balls: Balls, extra: int) -> Tensor:
         unit = torch.finfo(rows.dtype).eps / 2
         error = 1.05 * (rows.shape[2] + extra) * unit
         dual = rows.norm(dim=2) if balls.norm == 2 else rows.abs().amax(2)
-        size = (rows.abs() @ balls.centre.abs()[:, :, None])[:, :, 0]
-        value = (rows @ balls.centre[:, :, None])[:, :, 0] - balls.radius[:, None] * dual * (1 + error)
+        size = dot(rows.abs(), balls.centre.abs())
+        value = dot(rows, balls.centre) - balls.radius[:, None] * dual * (1 + error)
         return value - error * size
 
     def corner(self, rows: Tensor) -> Tensor:
         """The box corner that minimises each row: (batch, rows, inputs)."""
         return torch.where(rows > 0, self.lower[:, None], self.upper[:, None])
+
+
+def dot(rows: Tensor, vector: Tensor) -> Tensor:
+    """(batch or 1, rows, n) times (batch or 1, n): (batch, rows). One vector for all is one plain product."""
+    if vector.shape[0] == 1:
+        return rows @ vector[0]
+    return (rows @ vector[:, :, None])[:, :, 0]
 
 
 def shrunk_box(domain: Domain) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from verifolio.budget import Budget
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.region import Region
 from verifolio.plugins.crown.relax.base import Interval
@@ -15,9 +16,14 @@ from verifolio.plugins.crown.relax.base import Interval
 
 @dataclass(frozen=True)
 class Effort:
-    """How hard to try. `tighten`: backward bounds for intermediate neurons; `elements`: memory of one pass."""
+    """How hard to try.
+
+    `tighten`: backward bounds for intermediate neurons; `steps`: gradient steps on every neuron's own slopes;
+    `elements`: memory of one pass.
+    """
 
     tighten: bool = True
+    steps: int = 0
     elements: int = 1 << 25
 
 
@@ -26,19 +32,19 @@ def sweep(
     region: Region,
     effort: Effort = Effort(),
     known: Mapping[int, Interval] | None = None,
-    parameters: Mapping[int, Mapping[int, Tensor]] | None = None,
+    budget: Budget | None = None,
 ) -> State:
     """Intervals and lines of every node up to the output.
 
-    `known` holds intervals that are valid already; `parameters[t][i]` are the parameters of node i's lines
-    when bounding node t.
+    `known` holds intervals that are valid already; past the budget's end nothing more is tightened.
     """
     state = program.enter(region)
     for node in range(1, program.graph.output + 1):
         program.forward(state, node)
         if known is not None and node in known:
             state.interval[node] = tighter(state.interval[node], known[node])
-        if effort.tighten and node in program.before and program.mixing[node] > 1:
+        in_time = budget is None or not budget.expired()
+        if effort.tighten and in_time and node in program.before and program.mixing[node] > 1:
             refine(program, state, node, effort)
         program.relax(state, node)
     return state
@@ -56,19 +62,52 @@ def refine(program: Program, state: State, node: int, effort: Effort) -> None:
     if not len(wanted):
         return
     low, high = state.interval[node]
-    low, high = low.expand(state.region.batch, -1).clone(), high.expand(state.region.batch, -1).clone()
+    batch = max(state.region.batch, low.shape[0])
+    low, high = low.expand(batch, -1).clone(), high.expand(batch, -1).clone()
     widest = max(program.sizes[: node + 1])
-    step = max(1, effort.elements // (2 * state.region.batch * widest))
+    step = max(1, effort.elements // (2 * batch * widest))
     for chunk in wanted.split(step):
         rows = torch.zeros(1, 2 * len(chunk), program.sizes[node], dtype=low.dtype, device=low.device)
         place = torch.arange(len(chunk), device=low.device)
         rows[0, place, chunk] = 1
         rows[0, place + len(chunk), chunk] = -1
-        bound = program.lower(state, node, rows)
+        bound = ascend(program, state, node, rows, effort.steps) if effort.steps else program.lower(state, node, rows)
         below, above = bound[:, : len(chunk)], -bound[:, len(chunk) :]
         low[:, chunk] = torch.fmax(low[:, chunk], below)
         high[:, chunk] = torch.fmin(high[:, chunk], above)
     state.interval[node] = torch.minimum(low, high), torch.maximum(low, high)
+
+
+def ascend(program: Program, state: State, node: int, rows: Tensor, steps: int, rate: float = 0.3) -> Tensor:
+    """The best of several bounds while every row improves its own slopes by gradient ascent (alpha-CROWN)."""
+    lines = dict(state.lines)
+    alpha: dict[int, Tensor] = {}
+    for i in program.nonlinear:
+        rule = program.relaxations[i]
+        if i < node and rule is not None and bool(rule.loose(*state.inputs(program, i)).any()):
+            first = rule.start(*state.inputs(program, i))
+            alpha[i] = first[:, None].repeat(1, rows.shape[1], 1).requires_grad_()
+    if not alpha:
+        return program.lower(state, node, rows)
+    adam = torch.optim.Adam(alpha.values(), lr=rate, betas=(0.7, 0.95))
+    best: Tensor | None = None
+    for step in range(steps + 1):
+        with torch.enable_grad():
+            for i, a in alpha.items():
+                program.relax(state, i, a)
+            bound = program.lower(state, node, rows)
+            loss = -bound.nan_to_num(0.0).sum()
+        best = bound.detach() if best is None else torch.fmax(best, bound.detach())
+        if step == steps:
+            break
+        adam.zero_grad()
+        loss.backward()
+        adam.step()
+        with torch.no_grad():
+            for a in alpha.values():
+                a.clamp_(0, 1)
+    state.lines = lines
+    return best if best is not None else bound
 
 
 def loose(program: Program, state: State, node: int) -> Tensor:

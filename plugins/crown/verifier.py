@@ -22,6 +22,7 @@ class CrownOptions:
     split: Literal["auto", "input", "neuron", "none"] = "auto"
     batch: int = 0
     iterations: int = 20
+    steps: int = 10
     memory: int = 1 << 30
 
 

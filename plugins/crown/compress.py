@@ -1,0 +1,137 @@
+"""A smaller graph that is exact on one domain: stable neurons are eliminated, unstable ones stay.
+
+On the domain a stable neuron is linear, so every unstable neuron's input is an affine function of x and of the
+unstable neurons before it. The rows come from the same backward pass as the bounds, in float64; what it rounds is
+bounded by the charge and kept as the bias error of the new graph, so a proof about the small graph is a proof
+about the large one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verifolio.graph import Concat, Dense, Graph, GraphBuilder, Relu, Select, Sum
+from verifolio.plugins.crown.layers import Space
+from verifolio.plugins.crown.program import Program, State
+from verifolio.plugins.crown.region import Region
+from verifolio.plugins.crown.relax import Lines
+from verifolio.plugins.crown.relax.base import Interval
+
+ROWS_AT_ONCE = 512
+
+
+@dataclass(frozen=True)
+class Compressed:
+    """The small graph (its outputs are the goal's rows) and the intervals known for its nodes."""
+
+    graph: Graph
+    known: dict[int, Interval]
+
+
+@dataclass
+class _Rows:
+    """Affine forms of several values: over x, over the kept neurons so far, constant and error."""
+
+    on_input: list[np.ndarray]
+    on_kept: list[np.ndarray]
+    bias: list[np.ndarray]
+    error: list[np.ndarray]
+
+
+def compress(graph: Graph, region: Region, interval: dict[int, Interval], rows: Tensor, direct: Tensor) -> Compressed:
+    """`interval` holds the bounds of every ReLU's input.
+
+    The small graph's outputs are `rows` (count, outputs) applied to the graph's, plus `direct` (count, inputs)
+    applied to x.
+    """
+    program = Program(graph, Space(torch.float64, str(region.lower.device)))
+    state = _linear_state(program, region, interval)
+    kept = {i: _unstable(program, state, i) for i in graph.relus}
+    forms: dict[int, _Rows] = {}
+    for i in graph.relus:
+        if len(kept[i]):
+            parent = program.parents[i][0]
+            one = torch.zeros(len(kept[i]), program.sizes[parent], dtype=torch.float64, device=rows.device)
+            one[torch.arange(len(kept[i])), kept[i]] = 1
+            forms[i] = _forms(program, state, parent, one, [j for j in graph.relus if j < i and len(kept[j])], kept)
+    last = [j for j in graph.relus if len(kept[j])]
+    forms[graph.output + 1] = _forms(program, state, graph.output, rows.double(), last, kept)
+    _add_direct(forms[graph.output + 1], direct.double().cpu().numpy(), region)
+    small = _assemble(graph, forms, kept)
+    known: dict[int, Interval] = {}
+    for node, i in zip((p for n in small.relus for p in small.nodes[n].parents), last, strict=True):
+        low, high = interval[program.parents[i][0]]
+        known[node] = (low[:1, kept[i]], high[:1, kept[i]])
+    return Compressed(small, known)
+
+
+def _add_direct(goal: _Rows, direct: np.ndarray, region: Region) -> None:
+    """Add rows over x to the goal's forms; the sum rounds once per entry."""
+    size = torch.maximum(region.lower[:1].abs(), region.upper[:1].abs())[0].double().cpu().numpy()
+    total = np.concatenate(goal.on_input) + direct
+    goal.error.append(np.concatenate(goal.error) + 2.0**-52 * (np.abs(total) @ size))
+    goal.on_input, goal.error = [total], goal.error[-1:]
+
+
+def _linear_state(program: Program, region: Region, interval: dict[int, Interval]) -> State:
+    """Stable neurons keep their slope, unstable ones are cut off: their coefficients are captured instead."""
+    wide = Region(region.lower.double(), region.upper.double())
+    state = program.enter(wide)
+    for node in range(1, program.graph.output + 1):
+        program.forward(state, node)
+        if node in interval:
+            state.interval[node] = (interval[node][0][:1].double(), interval[node][1][:1].double())
+        if program.relaxations[node] is not None:
+            program.relax(state, node)
+            low, _ = state.inputs(program, node)[0]
+            slope = (low >= 0).double()
+            state.lines[node] = Lines((slope,), (slope,), None, None)
+    return state
+
+
+def _unstable(program: Program, state: State, node: int) -> Tensor:
+    low, high = state.inputs(program, node)[0]
+    return ((low < 0) & (high > 0))[0].nonzero()[:, 0]
+
+
+def _forms(
+    program: Program, state: State, node: int, rows: Tensor, before: list[int], kept: dict[int, Tensor]
+) -> _Rows:
+    found = _Rows([], [], [], [])
+    for part in rows.split(ROWS_AT_ONCE):
+        captured: dict[int, Tensor] = {}
+        pushed = program.push(state, node, part[None], None, captured.__setitem__)
+        found.on_input.append(pushed.rows[0].cpu().numpy())
+        # a kept neuron that the rows do not reach has no captured entry
+        cut = [
+            captured[j][0][:, kept[j]] if j in captured else part.new_zeros(len(part), len(kept[j])) for j in before
+        ]
+        found.on_kept.append(torch.cat(cut, 1).cpu().numpy() if cut else np.zeros((len(part), 0)))
+        found.bias.append(pushed.constant.expand(1, len(part))[0].cpu().numpy())
+        found.error.append(pushed.charge.expand(1, len(part))[0].cpu().numpy() * 1.01 + 1e-300)
+    return found
+
+
+def _assemble(graph: Graph, forms: dict[int, _Rows], kept: dict[int, Tensor]) -> Graph:
+    """x -> one dense node for all direct parts; then layer after layer of kept neurons; then the goal rows."""
+    builder = GraphBuilder(graph.input_size)
+    join = np.concatenate
+    direct = join([join(f.on_input) for f in forms.values()])
+    bias, error = (join([join(getattr(f, n)) for f in forms.values()]) for n in ("bias", "error"))
+    first = builder.add(Dense(len(direct), bias, direct, None, error), 0)
+    start, hidden = 0, []
+    for form in forms.values():
+        on_kept = join(form.on_kept)
+        size = len(on_kept)
+        value = builder.add(Select(size, np.arange(start, start + size, dtype=np.int64)), first)
+        if on_kept.shape[1]:
+            feed = hidden[0] if len(hidden) == 1 else builder.add(Concat(on_kept.shape[1]), *hidden)
+            inner = builder.add(Dense(size, np.zeros(size), on_kept), feed)
+            value = builder.add(Sum(size, (1.0, 1.0)), value, inner)
+        start += size
+        hidden.append(builder.add(Relu(size), value))
+    return builder.finish(value)

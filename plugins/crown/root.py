@@ -1,0 +1,83 @@
+"""The root of a neuron search: bounds of the whole domain, then the smaller graph on which the search runs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verifolio.budget import Budget
+from verifolio.plugins.crown.compress import compress
+from verifolio.plugins.crown.layers import Space
+from verifolio.plugins.crown.optimise import Dual, Goal, evaluate
+from verifolio.plugins.crown.program import Program, State
+from verifolio.plugins.crown.region import Region
+from verifolio.plugins.crown.relax.base import Interval
+from verifolio.plugins.crown.sweep import Effort, sweep
+from verifolio.problem import Problem, dense_rows
+
+
+@dataclass(frozen=True)
+class Root:
+    """The program and state the search works on, one goal per open disjunct, and which disjuncts those are."""
+
+    program: Program
+    state: State
+    goal: Goal
+    disjuncts: Tensor
+
+
+def make_goal(space: Space, problem: Problem) -> Goal:
+    """Every disjunct as one goal, its rows padded to a common number by repeating the first."""
+    n, m = problem.graph.input_size, problem.graph.output_size
+    height = max(r.count for r in problem.disjuncts)
+    parts = []
+    for rows in problem.disjuncts:
+        fill = np.r_[np.arange(rows.count), np.zeros(height - rows.count, int)]
+        parts.append([part[fill] for part in dense_rows(rows, n, m)])
+    on_inputs, on_outputs, rhs = (np.stack([p[i] for p in parts]) for i in range(3))
+    inputs = space.tensor(on_inputs) if on_inputs.any() else None
+    return Goal(space.tensor(on_outputs), inputs, space.up(rhs))
+
+
+@torch.no_grad()
+def bound_root(problem: Problem, space: Space, steps: int, elements: int, budget: Budget) -> Root:
+    """Cheap bounds first; slopes of every neuron are optimised only if those leave a disjunct open."""
+    program = Program(problem.graph, space)
+    region = Region.of([problem.domain], space)
+    goal = make_goal(space, problem)
+    state = sweep(program, region, Effort(elements=elements))
+    live = open_goals(evaluate(program, state, goal, {}, Dual()).margin)
+    if len(live) and steps and not budget.expired():
+        effort = Effort(steps=steps, elements=elements)
+        state = sweep(program, region, effort, known=_known(program, state), budget=budget)
+        live = live[open_goals(evaluate(program, state, goal.pick(live), {}, Dual()).margin)]
+    root = Root(program, state, goal.pick(live), live)
+    return root if not len(live) or not problem.graph.piecewise_linear else shrink(problem, root)
+
+
+def shrink(problem: Problem, root: Root) -> Root:
+    """The same root on the graph without its stable neurons; the goal's rows become its outputs."""
+    goal, space = root.goal, root.program.space
+    count, height, outputs = goal.rows.shape
+    inputs = goal.inputs
+    direct = goal.rows.new_zeros(count * height, problem.graph.input_size)
+    if inputs is not None:
+        direct = inputs.reshape(count * height, -1)
+    known = {p: root.state.interval[p] for p in root.program.before}
+    small = compress(problem.graph, root.state.region, known, goal.rows.reshape(-1, outputs), direct)
+    program = Program(small.graph, space)
+    state = sweep(program, root.state.region, Effort(tighten=False), known=small.known)
+    rows = torch.eye(count * height, dtype=space.dtype, device=space.device).reshape(count, height, -1)
+    return Root(program, state, Goal(rows, None, goal.rhs), root.disjuncts)
+
+
+def open_goals(margin: Tensor) -> Tensor:
+    """Which goals have no row that is proved positive (NaN proves nothing)."""
+    return (~(margin.amax(1) > 0)).nonzero()[:, 0]
+
+
+def _known(program: Program, state: State) -> dict[int, Interval]:
+    return {p: state.interval[p] for p in program.before}
