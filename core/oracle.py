@@ -233,7 +233,6 @@ class Oracle:
         answer = self._remember(query, walk.run(), settings)
         if self.store is not None and answer.verdict is not Verdict.CANCELLED:
             self.store.save(query, answer, portfolio, settings)
-        manager().hook.query_answered(query=query, answer=answer)
         return self._finish(query, answer)
 
     def _remember(self, query: Query, answer: Answer, settings: Settings) -> Answer:
@@ -245,6 +244,8 @@ class Oracle:
         return answer
 
     def _finish(self, query: Query, answer: Answer) -> Answer:
+        """Tell who wants to know, and raise the alarm if there is one."""
+        manager().hook.query_answered(query=query, answer=answer)
         if self.alarm and Flag.ALARM in answer.flags:
             raise_alarm(answer)
         return answer

@@ -27,6 +27,7 @@ from verifolio.evidence import Evidence
 from verifolio.executor import Executor, Handle
 from verifolio.portfolio import Member, Portfolio, Race, Series, Stage
 from verifolio.query import Query
+from verifolio.referee import in_ball
 from verifolio.run import End, Job, Limits, Link, Result
 from verifolio.sharing import Learned
 from verifolio.survey import Opinion, SurveyTask, run_survey
@@ -281,9 +282,10 @@ class Walk:
 
     def _valid(self, witness: Witness | None) -> Witness | None:
         """The driver's own look at the worker's numbers, against the text's decimals."""
-        if witness is None or not self.query.specification.check(witness.x, witness.y, ulp=True).holds:
+        query = self.query
+        if witness is None or not query.specification.check(witness.x, witness.y, ulp=True).holds:
             return None
-        return witness
+        return witness if query.ball is None or in_ball(query.ball, witness.x) else None
 
     def _raise(self, member: Member, error: VerifolioError) -> None:
         """Bad input is the user's to see at once; a missing optional member is passed over."""

@@ -87,6 +87,32 @@ def test_json_has_what_a_program_needs(
     assert text.count("(") == text.count(")") == 5
 
 
+@pytest.mark.parametrize(("threshold", "verdict"), [(3.5, "sat"), (4.5, "unsat")])
+def test_two_declared_networks_may_be_one_file(
+    tmp_path: Path,
+    network: Network,
+    capsys: pytest.CaptureFixture[str],
+    threshold: float,
+    verdict: str,
+) -> None:
+    path = tmp_path / "two.vnnlib"
+    bounds = [f"(assert (and (>= {v} 0.0) (<= {v} 1.0)))" for v in ("X[0]", "X[1]", "U[0]", "U[1]")]
+    path.write_text(
+        "(vnnlib-version <2.0>)\n"
+        "(declare-network f (declare-input X Real [2]) (declare-output Y Real [2]))\n"
+        "(declare-network g (equal-to f) (declare-input U Real [2]) (declare-output V Real [2]))\n"
+        + "\n".join(bounds)
+        + f"\n(assert (>= (+ Y[0] V[0]) {threshold}))\n"
+    )
+    one = [str(network.path)]
+    for given in (one, one * 2):
+        assert run(["verify", *given, str(path), "--executor", "inline", "--json"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert told["verdict"] == verdict
+        assert told["network_sha256"] == [network.sha256] * 2
+    assert run(["verify", *one * 3, str(path), "--executor", "inline"]) == 2
+
+
 def test_undecided_is_exit_code_3(
     tmp_path: Path, network: Network, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -60,9 +60,9 @@ def test_a_deadline_is_a_deadline(place: Executor, network: Network) -> None:
 
 
 def test_memory_has_an_end(place: Executor, network: Network) -> None:
-    answer = solve(place, network, bad.Greedy(), memory=2**30)
+    answer = solve(place, network, bad.Greedy(), memory=2**29)
     assert answer.verdict is Verdict.MEMOUT
-    assert "limit 1.0 GB" in answer.reason
+    assert "limit 0.5 GB" in answer.reason
 
 
 def test_a_crash_is_an_error_of_the_member(place: Executor, network: Network) -> None:
