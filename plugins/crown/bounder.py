@@ -39,7 +39,9 @@ class IntervalBounder(Bounder):
         """Problems that share a graph are bounded in one batch, with all their rows."""
         groups: dict[str, list[int]] = defaultdict(list)
         for i, problem in enumerate(problems):
-            groups[problem.graph.sha256 + str(problem.row_count)].append(i)
+            # a batch with sets of several shapes would have to forget the balls
+            shape = None if problem.domain.ball is None else problem.domain.ball.norm
+            groups[f"{problem.graph.sha256} {problem.row_count} {shape}"].append(i)
         found: dict[int, Bounds] = {}
         for members in groups.values():
             program = Program(problems[members[0]].graph, Space(torch.float64))
