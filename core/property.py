@@ -86,18 +86,17 @@ class Points:
     epsilon: float
 
     @classmethod
-    def at(cls, reference: Reference, x: Array, y: Array) -> Points:
-        """Points (B, n) around one reference that has its outputs, in double precision."""
+    def at(cls, reference: Reference, x: NDArray[Any], y: NDArray[Any]) -> Points:
+        """Points (B, n) around one reference, in double precision; missing outputs of it are NaN."""
         import torch
 
-        if reference.outputs is None:
-            raise InputError("reference", "outputs", "none", "call `with_outputs(networks)` first")
         x, y = np.atleast_2d(np.asarray(x, np.float64)), np.atleast_2d(np.asarray(y, np.float64))
         x0 = np.broadcast_to(np.asarray(reference.x, np.float64).ravel(), x.shape).copy()
-        y0 = np.broadcast_to(np.asarray(reference.outputs, np.float64), y.shape).copy()
-        parts = [torch.from_numpy(np.ascontiguousarray(a)) for a in (x, y, x0, y0)]
+        outputs = math.nan if reference.outputs is None else reference.outputs
+        y0 = np.broadcast_to(np.asarray(outputs, np.float64), y.shape).copy()
+        tensors = [torch.from_numpy(np.ascontiguousarray(a)) for a in (x, y, x0, y0)]
         labels = torch.full((len(x),), reference.label, dtype=torch.int64)
-        return cls(*parts, labels, reference.epsilon)
+        return cls(tensors[0], tensors[1], tensors[2], tensors[3], labels, reference.epsilon)
 
 
 class Property(ABC):
@@ -106,9 +105,14 @@ class Property(ABC):
     name: ClassVar[str]
     Options: ClassVar[type] = NoOptions
     networks: ClassVar[int] = 1  # how many networks it is about
+    needs_outputs: ClassVar[bool] = False  # whether it mentions the reference's outputs
 
     def __init__(self, options: Any = None) -> None:
         self.options = self.Options() if options is None else options
+
+    def region(self, reference: Reference) -> tuple[Array, Array]:
+        """The box that points come from; the reference's ball narrows it further."""
+        return reference.box
 
     @abstractmethod
     def query(self, networks: Sequence[Network], reference: Reference) -> Query:
@@ -130,8 +134,11 @@ class Property(ABC):
         """What an attack makes small: the loss of the property's negation, minus its own."""
         return -self.loss(points)
 
-    def holds(self, outputs: Array, reference: Reference, x: Array) -> bool:
+    def holds(self, outputs: NDArray[Any], reference: Reference, x: NDArray[Any]) -> bool:
         """Whether the property holds at the concrete point x with these outputs."""
+        if self.needs_outputs and reference.outputs is None:
+            remedy = "call `reference.with_outputs(networks)`"
+            raise InputError(f"property {self.name}", "a reference with outputs", "none", remedy)
         return bool(self.satisfied(Points.at(reference, x, outputs)).all())
 
 
@@ -140,14 +147,13 @@ def build_query(
     networks: Sequence[Network],
     reference: Reference,
     disjuncts: Sequence[Rows],
-    box: tuple[Array, Array] | None = None,
 ) -> Query:
-    """The query whose counterexamples lie in the reference's ball (or `box`) and satisfy one disjunct.
+    """The query whose counterexamples lie in the property's region and ball and satisfy one disjunct.
 
     Columns of the rows: the inputs, then the outputs. Several networks read one shared input.
     """
     check_networks(prop, networks)
-    lower, upper = reference.box if box is None else box
+    lower, upper = prop.region(reference)
     size = sum(n.output_size for n in networks)
     if any(n.input_size != len(lower) for n in networks):
         got = " and ".join(str(n.input_size) for n in networks)

@@ -1,4 +1,4 @@
-"""Properties around an input: robustness in its several meanings, ranges, equivalence, files and formulas."""
+"""Properties around an input: robustness in its several meanings, ranges, equivalence, files."""
 
 from __future__ import annotations
 
@@ -14,5 +14,22 @@ if TYPE_CHECKING:
 @hookimpl
 def register_properties(registry: Registry[Property]) -> None:
     from verifolio.plugins.properties.classification import Classification
+    from verifolio.plugins.properties.distances import Lipschitz, Standard
+    from verifolio.plugins.properties.file import Vnnlib
+    from verifolio.plugins.properties.outputs import Equivalence, Monotonic, OutputRange
+    from verifolio.plugins.properties.strong import StrongClassification
+    from verifolio.plugins.properties.targets import Targeted, TopK
 
-    registry.add(Classification)
+    for cls in (
+        Classification,
+        StrongClassification,
+        Standard,
+        Lipschitz,
+        Targeted,
+        TopK,
+        Monotonic,
+        Equivalence,
+        OutputRange,
+        Vnnlib,
+    ):
+        registry.add(cls)

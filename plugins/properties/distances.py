@@ -1,0 +1,87 @@
+"""Standard and Lipschitz robustness: outputs stay close to those of the reference."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from verifolio.errors import InputError
+from verifolio.formula import X0, Y0, Formula, FormulaProperty, X, Y, largest, norm, term
+from verifolio.network import Network
+from verifolio.property import Reference
+from verifolio.query import Query
+
+
+@dataclass(frozen=True)
+class StandardOptions:
+    """`delta`: how far any output may move."""
+
+    delta: float = 10.0
+
+    def __post_init__(self) -> None:
+        if not self.delta >= 0:
+            raise InputError("option delta", "a number, not negative", repr(self.delta))
+
+
+class Standard(FormulaProperty):
+    """No output moves by more than delta from the reference's (SR of Casadio et al. 2022)."""
+
+    name: ClassVar[str] = "standard"
+    Options: ClassVar[type] = StandardOptions
+    needs_outputs: ClassVar[bool] = True
+
+    def formula(self) -> Formula:
+        return norm(Y - Y0) <= term(self.options.delta)
+
+
+@dataclass(frozen=True)
+class LipschitzOptions:
+    """`constant`: L. `tolerance`: the radius used where the reference sits on a kink of the network."""
+
+    constant: float = 10.0
+    tolerance: float = 1e-4
+
+    def __post_init__(self) -> None:
+        if not self.constant > 0 or not self.tolerance > 0:
+            got = f"{self.constant} and {self.tolerance}"
+            raise InputError("options constant, tolerance", "positive numbers", got)
+
+
+class Lipschitz(FormulaProperty):
+    """No output moves more than L times as far as the input did (LR of Casadio et al. 2022).
+
+    At the reference itself both sides are 0, so a query that asks for violations everywhere cannot be refuted
+    by any relaxation. Let r0 be a radius within which the network is affine and no new face of the box comes
+    up. A violation closer than r0 can be stretched along its ray to distance r0, where it is still one. So
+    |f(x) - f(x0)| <= L max(|x - x0|, r0) says the same as the property and is free of the tie. Only where x0
+    lies on a kink is r0 the `tolerance`, and violations that stay below L * tolerance are not seen.
+    """
+
+    name: ClassVar[str] = "lipschitz"
+    Options: ClassVar[type] = LipschitzOptions
+    needs_outputs: ClassVar[bool] = True
+
+    def formula(self) -> Formula:
+        return norm(Y - Y0) <= term(self.options.constant) * norm(X - X0)
+
+    def query(self, networks: Sequence[Network], reference: Reference) -> Query:
+        radius, exact = self.centre(networks, reference)
+        formula = norm(Y - Y0) <= term(self.options.constant) * largest(norm(X - X0), radius)
+        query = self.query_for(networks, reference, formula)
+        around = f"{'affine within' if exact else 'tolerance'} {radius:.6g}"
+        return replace(query, labels=query.labels | {"centre": around})
+
+    def centre(self, networks: Sequence[Network], reference: Reference) -> tuple[float, bool]:
+        """The radius r0, and whether the split at it is exact."""
+        from verifolio.plugins.properties.affine import affine_radius
+
+        x = np.asarray(reference.x, np.float64).ravel()
+        lower, upper = self.region(reference)
+        room = np.concatenate([x - lower, upper - x])
+        faces = float(room[room > 0].min(initial=np.inf))
+        found = min([faces, *(affine_radius(n.graph, x) for n in networks)])
+        limit = min(self.options.tolerance, reference.epsilon)
+        return (found, True) if 0 < found < np.inf else (limit, not np.isfinite(found))
