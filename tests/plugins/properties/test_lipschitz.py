@@ -1,0 +1,98 @@
+"""The split at the centre of Lipschitz robustness, on networks whose local constants are known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from verifolio import Network, Oracle, Reference, Verdict
+from verifolio.export import export_onnx
+from verifolio.plugins.properties.affine import affine_radius
+from verifolio.plugins.properties.distances import Lipschitz, LipschitzOptions
+from verifolio.portfolio import single
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[Oracle]:
+    with Oracle(single("milp"), "inline", timeout=20.0) as found:
+        yield found
+
+
+def two_slopes(folder: Path, left: float = 1.0, right: float = 3.0, kink: float = 0.5) -> Network:
+    """f(x, z) = left x + (right - left) relu(x - kink): slope `left` below the kink, `right` above."""
+    first, last = nn.Linear(2, 2), nn.Linear(2, 1)
+    with torch.no_grad():
+        first.weight.copy_(torch.tensor([[1.0, 0.0], [1.0, 0.0]]))
+        first.bias.copy_(torch.tensor([8.0, -kink]))  # the first neuron is always active
+        last.weight.copy_(torch.tensor([[left, right - left]]))
+        last.bias.fill_(-8.0 * left)
+    export_onnx(nn.Sequential(first, nn.ReLU(), last), folder / "two_slopes.onnx", (2,))
+    return Network.load(folder / "two_slopes.onnx")
+
+
+def ask(oracle: Oracle, network: Network, x: list[float], radius: float, constant: float) -> Verdict:
+    prop = Lipschitz(LipschitzOptions(constant))
+    return oracle.ask(prop.query([network], Reference(np.array(x), 0, radius))).verdict
+
+
+@pytest.mark.parametrize(
+    ("x", "radius", "constant", "expected"),
+    [
+        ([0.25, 0.5], 0.2, 1.05, Verdict.UNSAT),  # only the flat side is in reach
+        ([0.25, 0.5], 0.2, 0.95, Verdict.SAT),  # violated at the centre already, by the slope alone
+        ([0.75, 0.5], 0.2, 3.05, Verdict.UNSAT),
+        ([0.75, 0.5], 0.2, 2.95, Verdict.SAT),
+        # up to the kink at 0.5 and on to 0.6: (0.25 + 3 * 0.1) / 0.35 = 1.5714...
+        ([0.25, 0.5], 0.35, 1.6, Verdict.UNSAT),
+        ([0.25, 0.5], 0.35, 1.5, Verdict.SAT),
+        # the legal range ends at 1, so the steep side is only in reach downwards
+        ([1.0, 0.5], 0.2, 3.05, Verdict.UNSAT),
+        ([1.0, 0.5], 0.2, 2.95, Verdict.SAT),
+    ],
+)
+def test_known_constants(
+    x: list[float], radius: float, constant: float, expected: Verdict, oracle: Oracle, tmp_path: Path
+) -> None:
+    assert ask(oracle, two_slopes(tmp_path), x, radius, constant) is expected
+
+
+def test_a_reference_on_a_kink_uses_the_tolerance(oracle: Oracle, tmp_path: Path) -> None:
+    network = two_slopes(tmp_path)
+    reference = Reference(np.array([0.5, 0.5]), 0, 0.1)
+    for constant, expected in ((3.1, Verdict.UNSAT), (2.9, Verdict.SAT)):
+        prop = Lipschitz(LipschitzOptions(constant, 1e-3))
+        query = prop.query([network], reference)
+        assert query.labels["centre"] == "tolerance 0.001"
+        assert oracle.ask(query).verdict is expected
+
+
+def test_the_affine_radius_is_the_distance_to_the_nearest_kink(tmp_path: Path) -> None:
+    graph = two_slopes(tmp_path).graph
+    assert affine_radius(graph, np.array([0.25, 0.5])) == pytest.approx(0.25, rel=1e-5)
+    assert affine_radius(graph, np.array([0.5, 0.5])) == 0.0
+
+
+def test_within_the_affine_radius_nothing_bends(tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    model = nn.Sequential(nn.Linear(4, 9), nn.ReLU(), nn.Linear(9, 7), nn.ReLU(), nn.Linear(7, 3))
+    export_onnx(model, tmp_path / "net.onnx", (4,))
+    x = np.random.default_rng(0).uniform(0, 1, 4)
+    radius = affine_radius(Network.load(tmp_path / "net.onnx").graph, x)
+    assert 0 < radius < 1
+    module = Network.load(tmp_path / "net.onnx").module(torch.float64)
+    moves = torch.from_numpy(np.random.default_rng(1).choice([-1.0, 1.0], (64, 4)))
+    centre = module(torch.from_numpy(x)[None])
+    far = module(torch.from_numpy(x) + radius * moves) - centre
+    near = module(torch.from_numpy(x) + 0.25 * radius * moves) - centre
+    torch.testing.assert_close(far, 4 * near, rtol=1e-7, atol=1e-9)
+
+
+def test_smooth_networks_have_no_affine_radius(tmp_path: Path) -> None:
+    model = nn.Sequential(nn.Linear(2, 3), nn.Sigmoid(), nn.Linear(3, 2))
+    export_onnx(model, tmp_path / "net.onnx", (2,))
+    assert affine_radius(Network.load(tmp_path / "net.onnx").graph, np.array([0.5, 0.5])) == 0.0
