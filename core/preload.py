@@ -5,6 +5,9 @@ from __future__ import annotations
 import verifolio.attempt
 import verifolio.exact
 import verifolio.graph.enclosure
+import verifolio.graph.module
+import verifolio.onnx_import
 import verifolio.registry
+import verifolio.survey
 
 verifolio.registry.installed()
