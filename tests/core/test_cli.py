@@ -10,6 +10,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from verifolio.cli.main import run
@@ -256,9 +257,14 @@ def test_an_interrupt_is_clean(tmp_path: Path, network: Network, plugin: dict[st
     process = subprocess.Popen(
         [*COMMAND, *asked], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=plugin
     )
-    time.sleep(3.0)
+    below: list[psutil.Process] = []
+    while len(below) < 3 and process.poll() is None:  # template, supervisor, worker
+        time.sleep(0.1)
+        below = psutil.Process(process.pid).children(recursive=True)
+    time.sleep(0.5)
     process.send_signal(signal.SIGINT)
     out, error = process.communicate(timeout=20)
+    assert not psutil.wait_procs(below, timeout=5)[1]
     assert process.returncode == 130
     assert out == ""
     assert error == "interrupted\n"
