@@ -8,7 +8,7 @@ from typing import ClassVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from verifolio.bounder import Bounder
 from verifolio.budget import Budget
@@ -18,6 +18,7 @@ from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.region import Region
 from verifolio.plugins.crown.sweep import Effort, sweep
+from verifolio.plugins.crown.training import crown_margins, interval_margins
 from verifolio.problem import Problem, dense_rows, finite
 
 MAX_BATCH = 256
@@ -28,10 +29,14 @@ class IntervalBounder(Bounder):
 
     name = "interval"
     tightness: ClassVar[int] = 0
+    differentiable: ClassVar[bool] = True
     effort: ClassVar[Effort] = Effort(tighten=False)
 
     def refuses(self, problem: Problem) -> str | None:
         return None if finite(problem.domain) else "an input has no finite bounds"
+
+    def margins(self, module: nn.Module, lower: Tensor, upper: Tensor, rows: Tensor) -> Tensor:
+        return interval_margins(module, lower, upper, rows)
 
     def bound(
         self, problems: Sequence[Problem], budget: Budget | None = None, known: Bounds | None = None
@@ -73,6 +78,9 @@ class CrownBounder(IntervalBounder):
     name = "crown"
     tightness: ClassVar[int] = 10
     effort: ClassVar[Effort] = Effort(tighten=True)
+
+    def margins(self, module: nn.Module, lower: Tensor, upper: Tensor, rows: Tensor) -> Tensor:
+        return crown_margins(module, lower, upper, rows)
 
 
 def _row(value: Tensor, k: int) -> np.ndarray:
