@@ -71,18 +71,17 @@ def tangled(inputs: int = 16, width: int = 40, depth: int = 4, seed: int = 7) ->
 class Classifier:
     """A folder for networks, and a classifier of points of the unit square into three classes in it.
 
-    y_0 = relu(x_0), y_1 = relu(x_1), y_2 = 1 - relu(x_0 + x_1 - 1): far from the axes' corners class 2 wins
-    where both inputs are small.
+    y_0 = relu(x_0), y_1 = relu(x_1), y_2 = 1 - relu(x_0 + x_1 - 1) - variant / 16: class 2 wins where both
+    inputs are small; two variants are two networks that mostly agree.
     """
 
     folder: Path
+    variant: int = 0
 
     def network(self) -> Network:
-        layers = [
-            (np.array([[1, 0], [0, 1], [1, 1]]), np.array([0, 0, -1])),
-            (np.diag([1, 1, -1]), [0, 0, 1]),
-        ]
-        return saved(lambda: dense_graph(layers), self.folder / "classifier.onnx")
+        first = (np.array([[1, 0], [0, 1], [1, 1]]), np.array([0, 0, -1]))
+        last = (np.diag([1, 1, -1]), np.array([0, 0, 1 - self.variant / 16]))
+        return saved(lambda: dense_graph([first, last]), self.folder / f"classifier{self.variant}.onnx")
 
 
 def saved(make: Callable[[], Graph], path: Path) -> Network:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,10 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from verifolio.network import Network
-from verifolio.property import Property, Reference
+from verifolio.property import Points, Property, Reference
 from verifolio.query import Query
 from verifolio.referee import run_networks
 from verifolio.testing.networks import Classifier
+from verifolio.testing.trial import sample
 from verifolio.testing.verifiers import require
 
 Array = NDArray[np.float64]
@@ -23,97 +24,113 @@ Array = NDArray[np.float64]
 class PropertyConformance:
     """A property says one thing three times, and the three must agree.
 
-    `query`: its counterexamples are the violations. `holds`: at one point. `loss`: 0 exactly where it holds.
-    `make` gives an instance; `networks` how many networks it is about; `slack` how close to the border a
-    point may be for float32 and float64 to disagree.
+    `query`: its counterexamples are the violations. `satisfied`: at concrete points. `loss`: 0 exactly where
+    it holds. `make` gives an instance; `slack` says how close to the border float32 and float64 may disagree;
+    `epsilon` is the radius around the kit's inputs (points of the unit square with labels 0, 1 and 2). A query
+    that has counterexamples only if the property is violated, but not at the same points, is not `pointwise`.
     """
 
     make: ClassVar[Callable[[], Property]]
-    networks: ClassVar[int] = 1
     slack: ClassVar[float] = 1e-5
+    epsilon: ClassVar[float] = 0.25
+    pointwise: ClassVar[bool] = True
 
     @pytest.fixture
-    def references(self) -> list[Reference]:
+    def made(self) -> Property:
+        return type(self).make()
+
+    @pytest.fixture
+    def nets(self, made: Property, tmp_path: Path) -> list[Network]:
+        """As many classifiers of the unit square as the property is about."""
+        return [Classifier(tmp_path, k).network() for k in range(made.networks)]
+
+    @pytest.fixture
+    def references(self, nets: list[Network]) -> list[Reference]:
         """Inputs inside each class, near a border, and at the edge of the legal range."""
         points = [(0.25, 0.25), (0.9, 0.2), (0.2, 0.9), (0.6, 0.4), (1.0, 0.0)]
         labels = (2, 0, 1, 2, 0)
-        return [Reference(np.array(p), k, 0.25) for p, k in zip(points, labels, strict=True)]
+        found = [Reference(np.array(p), k, self.epsilon) for p, k in zip(points, labels, strict=True)]
+        return [reference.with_outputs(nets) for reference in found]
 
-    @pytest.fixture
-    def nets(self, tmp_path: Path) -> list[Network]:
-        return [Classifier(tmp_path).network()] * self.networks
-
-    def test_declares_itself(self) -> None:
-        made = type(self).make()
+    def test_declares_itself(self, made: Property) -> None:
         require(isinstance(made.name, str) and made.name != "", "name: expected a word")
+        require(made.networks >= 1, "networks: expected at least one")
 
-    def test_query_and_holds_agree(self, nets: list[Network], references: list[Reference]) -> None:
+    def test_query_and_points_agree(
+        self, made: Property, nets: list[Network], references: list[Reference]
+    ) -> None:
         """A sampled point is a counterexample of the query exactly where the property does not hold."""
-        made, violated = type(self).make(), 0
+        violated = 0
         for reference in references:
-            query = made.query(nets, reference)
-            for x in points_of(query):
-                y = run_networks(query, x.astype(np.float32))
-                check = query.specification.check(x.astype(np.float32), y, ulp=True)
+            query, exact = made.query(nets, reference), made.refutation(nets, reference)
+            for x, y in evaluated(query):
+                check = query.specification.check(x, y, ulp=True)
                 if check.input_violation > 0 or any(abs(m) < self.slack for m in check.margins):
                     continue
-                holds = made.holds(y.astype(np.float64), reference, x)
-                violated += check.holds
-                require(holds is not check.holds, f"query and holds disagree at {x} around {reference.x}")
-        require(
-            violated > 0, "no sampled point violates the property; the kit's networks are too robust for it"
-        )
-
-    def test_loss_is_nought_where_it_holds(self, nets: list[Network], references: list[Reference]) -> None:
-        import torch
-
-        made = type(self).make()
-        for reference in references:
-            query = made.query(nets, reference)
-            x = points_of(query)
-            y = np.stack([run_networks(query, p.astype(np.float32)) for p in x]).astype(np.float64)
-            loss = made.loss(torch.as_tensor(y), torch.as_tensor(x), [reference] * len(x))
-            require(
-                tuple(loss.shape) == (len(x),),
-                f"loss: expected one number per point, got {tuple(loss.shape)}",
-            )
-            require(
-                bool((loss >= 0).all()) and bool(torch.isfinite(loss).all()), "loss: expected finite, >= 0"
-            )
-            for value, out, point in zip(loss.tolist(), y, x, strict=True):
-                if made.holds(out, reference, point):
-                    require(value <= self.slack, f"loss: {value} at {point}, where the property holds")
+                holds = made.holds(y, reference, x)
+                violated += not holds
+                where = f"at {x.tolist()} around {reference.x.tolist()}"
+                seen = holds or check.holds or not self.pointwise
+                require(seen, f"{where}: violated, but no counterexample of the query")
+                if exact is None:
+                    require(not (holds and check.holds), f"{where}: holds, but a counterexample of the query")
                 else:
-                    require(value >= 0.0, f"loss: {value} at {point}, where the property is violated")
+                    wrong = holds and exact.specification.check(x, y, ulp=True).holds
+                    require(not wrong, f"{where}: holds, but a counterexample of the refutation")
+        require(violated > 0, "no sampled point violates the property; choose another epsilon or options")
 
-    def test_loss_has_a_gradient(self, nets: list[Network], references: list[Reference]) -> None:
-        import torch
-
-        made, reference = type(self).make(), references[3]
-        query = made.query(nets, reference)
-        x = torch.as_tensor(points_of(query))
-        y = torch.as_tensor(np.stack([run_networks(query, p.astype(np.float32)) for p in x.numpy()])).double()
-        y.requires_grad_()
-        loss = made.loss(y, x, [reference] * len(x))
-        require(bool((loss > 0).any()), "loss: 0 everywhere around an input near a border")
-        loss.sum().backward()  # type: ignore[no-untyped-call]
-        require(y.grad is not None and bool((y.grad != 0).any()), "loss: no gradient in the outputs")
-
-    def test_smaller_radius_smaller_set(self, nets: list[Network], references: list[Reference]) -> None:
-        """Estimators infer along the radius, so a smaller one must ask about a subset."""
-        made = type(self).make()
+    def test_loss_is_nought_where_it_holds(
+        self, made: Property, nets: list[Network], references: list[Reference]
+    ) -> None:
         for reference in references:
-            half = Reference(reference.x, reference.label, reference.epsilon / 2)
+            points = points_of(made.query(nets, reference), reference)
+            loss, satisfied = made.loss(points), made.satisfied(points)
+            count = (len(points.x),)
+            require(tuple(loss.shape) == count, f"loss: expected one per point, got {tuple(loss.shape)}")
+            require(tuple(satisfied.shape) == count, "satisfied: expected one truth value per point")
+            numbers = loss.detach().numpy()
+            require(
+                bool(np.isfinite(numbers).all() and (numbers >= 0).all()), "loss: expected finite and >= 0"
+            )
+            wrong = (numbers == 0) != satisfied.numpy()
+            where = points.x[int(wrong.argmax())].tolist()
+            require(
+                not wrong.any(), f"loss: {numbers[int(wrong.argmax())]} at {where} contradicts `satisfied`"
+            )
+
+    def test_loss_has_a_gradient(
+        self, made: Property, nets: list[Network], references: list[Reference]
+    ) -> None:
+        moved = False
+        for reference in references:
+            points = points_of(made.query(nets, reference), reference)
+            points.y.requires_grad_()
+            loss = made.loss(points).sum()
+            if loss.requires_grad and float(loss.detach()) > 0:
+                loss.backward()  # type: ignore[no-untyped-call]
+                gradient = points.y.grad
+                moved |= gradient is not None and bool((gradient != 0).any())
+        require(moved, "loss: no gradient in the outputs anywhere")
+
+    def test_smaller_radius_smaller_set(
+        self, made: Property, nets: list[Network], references: list[Reference]
+    ) -> None:
+        """Estimators infer along the radius, so a smaller one must ask about a subset."""
+        for reference in references:
+            half = Reference(reference.x, reference.label, reference.epsilon / 2).with_outputs(nets)
             outer, inner = made.query(nets, reference), made.query(nets, half)
             for small, large in zip(inner.problems, outer.problems, strict=False):
-                require(
-                    small.domain.within(large.domain), f"radius {half.epsilon} is no subset at {reference.x}"
-                )
+                require(small.domain.within(large.domain), f"no subset around {reference.x.tolist()}")
 
 
-def points_of(query: Query, count: int = 60) -> Array:
-    """Points of all input regions, corners among them, as float32 would hold them."""
-    from verifolio.testing.trial import sample
+def evaluated(query: Query, count: int = 60) -> Iterator[tuple[Array, Array]]:
+    """Points of all input regions, corners among them, as float32 would hold them; and their outputs."""
+    for problem in query.problems:
+        for x in sample(problem.domain, count).astype(np.float32):
+            yield x.astype(np.float64), run_networks(query, x).astype(np.float64)
 
-    points = [sample(p.domain, count) for p in query.problems]
-    return np.concatenate(points).astype(np.float32).astype(np.float64)
+
+def points_of(query: Query, reference: Reference) -> Points:
+    """The same as a batch."""
+    xs, ys = zip(*evaluated(query, 20), strict=True)
+    return Points.at(reference, np.stack(xs), np.stack(ys))

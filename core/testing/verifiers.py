@@ -5,7 +5,7 @@ from __future__ import annotations
 import pickle
 import time
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -118,8 +118,13 @@ class VerifierConformance:
         self.hurry(verifier, Budget(0.5), 0.5)
 
     def test_stops_when_cancelled(self, verifier: Verifier) -> None:
-        started = time.monotonic()
-        self.hurry(verifier, Budget(stop=lambda: time.monotonic() > started + 0.5), 0.5)
+        calls: list[float] = []
+
+        def stop() -> bool:
+            calls.append(time.monotonic())
+            return calls[-1] > calls[0] + 0.5
+
+        self.hurry(verifier, Budget(stop=stop), 0.5)
 
     def test_does_not_start_when_cancelled(self, verifier: Verifier) -> None:
         self.hurry(verifier, Budget(stop=lambda: True), 0.0)
@@ -242,6 +247,8 @@ class VerifierConformance:
         problem = Problem(graph, Domain(-np.ones(graph.input_size), np.ones(graph.input_size)), (rows,))
         if verifier.refuses(problem) is not None:
             pytest.skip("refuses the problem")
+        verifier.run(problem, self.context(Budget(0.0)))  # what is imported on first use is not counted
+        budget = replace(budget, started=time.monotonic())
         started = time.monotonic()
         verifier.run(problem, self.context(budget))
         late = time.monotonic() - started - seconds
