@@ -34,7 +34,10 @@ def decide(problem: Problem, context: Context, options: MilpOptions) -> Outcome:
     solver, note = choose_solver(options.solver)
     search = Search(problem, encoding, context, options, solver)
     search.tally.notes += [note] if note else []
-    reason = ""
+    live, surveyed = search.survey(live)
+    if surveyed.point is not None:
+        return Outcome.found(surveyed.point, stats=_stats(search, encoding))
+    reason, floor = "", min(floor, surveyed.bound)
     for groups in targets(live, options):
         finding = search.decide(groups)
         if finding.point is not None:

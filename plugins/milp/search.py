@@ -60,12 +60,29 @@ class Search:
         self._accepted: Array | None = None
         self._polled = 0.0
 
+    def survey(self, live: Sequence[Rows]) -> tuple[list[Rows], Finding]:
+        """The relaxation of every disjunct: those it leaves open, most promising first, and what it found.
+
+        This costs one linear program each, and finds most easy counterexamples wherever they are.
+        """
+        open_rows: list[tuple[float, int]] = []
+        floor = np.inf
+        for k, rows in enumerate(live):
+            if self.context.budget.expired():
+                open_rows += [(np.inf, j) for j in range(k, len(live))]
+                break
+            root = self._root([rows])
+            if root.point is not None:
+                return [], root
+            if root.bound > 0:
+                floor = min(floor, root.bound)
+            else:
+                open_rows.append((root.bound, k))
+        return [live[k] for _, k in sorted(open_rows)], Finding(floor)
+
     def decide(self, groups: Sequence[Rows]) -> Finding:
-        """Decide one target."""
-        root = self._root(groups)
-        if root.bound > 0 or root.point is not None:
-            return root
-        last = root
+        """Decide one target that the relaxation leaves open."""
+        last = Finding(-np.inf, reason="out of time")
         for tolerance in (self.options.tolerance, self.options.tight):
             last = self._solve(groups, tolerance)
             settled = last.bound > 0 or last.point is not None
@@ -91,18 +108,18 @@ class Search:
         target = margin_model(self.encoding, self.problem.domain, groups, np.inf)
         lp = Lp(target.model, self._settings(self.options.tight))
         result = lp.solve(self.context.budget.remaining)
-        self.tally.slack = unit_slack(target, np.zeros(0))
+        self.tally.slack = max(self.tally.slack, unit_slack(target, np.zeros(0)))
         if result.ray is not None and proves_infeasible(lp.model, result.ray):
             self.tally.proofs.append("relaxation, certified")
             return Finding(np.inf)
         if result.duals is None or result.point is None:
             return Finding(-np.inf, reason=f"the relaxation {result.status.value}")
-        self.tally.slack = unit_slack(target, result.duals)
+        self.tally.slack = max(self.tally.slack, unit_slack(target, result.duals))
         bound = safe_lower_bound(lp.model, result.duals)
         if bound > 0:
             self.tally.proofs.append("relaxation, certified")
             return Finding(bound)
-        return Finding(-np.inf, self._accepted if self._accept(result.point) else None)
+        return Finding(bound, self._accepted if self._accept(result.point) else None)
 
     def _solve(self, groups: Sequence[Rows], tolerance: float) -> Finding:
         slack = tolerance * self.tally.slack

@@ -297,3 +297,23 @@ def test_cancelling_stops_the_solver_promptly(solver: str) -> None:
     outcome = Milp(MilpOptions(solver=solver, tighten=0.2)).run(problem, quiet)  # type: ignore[arg-type]
     assert outcome.verdict is Verdict.CANCELLED
     assert time.monotonic() - started < 4.0
+
+
+def solve_forever(number: int) -> str:
+    """What a worker process runs until it is killed."""
+    problem = hard_problem()
+    quiet = replace(context(problem, 600.0), check=lambda _: False)
+    return str(Milp(MilpOptions(solver="highs", tighten=0.0)).run(problem, quiet).verdict) + str(number)
+
+
+def test_a_killed_solver_leaves_nothing_behind() -> None:
+    import multiprocessing
+
+    worker = multiprocessing.get_context("fork").Process(target=solve_forever, args=(1,))
+    worker.start()
+    time.sleep(1.0)
+    worker.kill()
+    worker.join(5.0)
+    assert worker.exitcode is not None and worker.exitcode < 0
+    made = generate(np.random.default_rng(3), Shape(), -0.1)
+    assert Milp().run(made.problem, context(made.problem)).verdict is Verdict.UNSAT
