@@ -1,0 +1,37 @@
+"""Ensembles: attacks on several networks at once, exact games, and the selection of diverse members."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verifolio.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    import typer
+
+    from verifolio.estimator import Estimator
+    from verifolio.property import Property
+    from verifolio.registry import Registry
+
+
+@hookimpl
+def register_properties(registry: Registry[Property]) -> None:
+    from .joint import SimultaneousMisclassification
+
+    registry.add(SimultaneousMisclassification)
+
+
+@hookimpl
+def register_estimators(registry: Registry[Estimator]) -> None:
+    from .attack import EnsembleAttack
+    from .selection import EnsembleSelection
+
+    registry.add(EnsembleAttack)
+    registry.add(EnsembleSelection)
+
+
+@hookimpl
+def register_commands(app: typer.Typer) -> None:
+    from .commands import app as ensemble
+
+    app.add_typer(ensemble, name="ensemble")

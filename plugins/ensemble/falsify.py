@@ -1,0 +1,221 @@
+"""Gradient attacks on many (point, set of networks) pairs at once: GA1 to GA3, and a stronger search.
+
+GA1 is one step of FGSM on the sum of the members' cross-entropies, GA2 iterates it, GA3 iterates on the
+members that are not fooled yet, from random starts too (Goodfellow et al. 2014, Kurakin et al. 2016,
+extended to several networks); each tries the weaker ones first, so what they find is nested. `search`
+descends on the least fooled member's margin with shrinking steps, in any norm.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from verifolio.attack.project import project, steepest
+from verifolio.attack.targets import Targets
+from verifolio.network import Network
+
+from .lattice import members
+from .replay import Float32, Spot
+
+Method = Literal["ga1", "ga2", "ga3", "search"]
+PLAIN: tuple[Method, ...] = ("ga1", "ga2", "ga3")
+BATCH = 2048
+NEAR = 1e-5  # margins above -NEAR are worth a replay: float32 rounds differently there
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How hard to try: steps per descent, and how many random starts beside the point itself."""
+
+    steps: int = 20
+    restarts: int = 4
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """Fool all networks of `mask` at one spot; `starts` are points to begin from, besides the centre."""
+
+    spot: Spot
+    mask: int
+    starts: tuple[Float32, ...] = ()
+
+
+@dataclass(eq=False)
+class _Batch:
+    """Tensors of several tasks of one norm: centres (T, n), radii and labels (T), masks (T, networks)."""
+
+    geometry: Targets
+    centre: Tensor
+    radius: Tensor
+    labels: Tensor
+    masks: Tensor
+    norm: float
+
+    def take(self, index: Tensor) -> _Batch:
+        centre, radius, labels, masks = (
+            t[index] for t in (self.centre, self.radius, self.labels, self.masks)
+        )
+        return _Batch(self.geometry.take(index), centre, radius, labels, masks, self.norm)
+
+
+class Falsifier:
+    """The networks as torch modules, and attacks on batches of tasks; nothing here is believed unreplayed."""
+
+    def __init__(self, networks: Sequence[Network], plan: Plan | None = None) -> None:
+        self.modules: list[nn.Module] = [n.module().requires_grad_(False) for n in networks]
+        self.plan = plan or Plan()
+
+    def attack(
+        self, tasks: Sequence[Task], method: Method, stop: Callable[[], bool] = lambda: False
+    ) -> list[Float32 | None]:
+        """The most promising point of every task, or None where no member set looks fooled."""
+        found: list[Float32 | None] = []
+        for start in range(0, len(tasks), BATCH):
+            part = tasks[start : start + BATCH]
+            found += [None] * len(part) if stop() else self._attack(part, method)
+        return found
+
+    def _attack(self, tasks: Sequence[Task], method: Method) -> list[Float32 | None]:
+        batch = _make_batch(tasks, len(self.modules))
+        random = torch.Generator().manual_seed(self.plan.seed)
+        best = batch.centre.clone()
+        margin = self.margins(batch, best).amin(1)
+        for run, how in enumerate(self._runs(method, tasks)):
+            todo = torch.nonzero(margin < 0).ravel()
+            if not len(todo):
+                break
+            part = batch.take(todo)
+            first = run < (1 if method == "search" else len(PLAIN))
+            x = self._start(part, [tasks[k] for k in todo.tolist()], 0 if first else run, random)
+            x, reached = self._descend(part, x, how)
+            better = reached > margin[todo]
+            margin[todo] = torch.where(better, reached, margin[todo])
+            best[todo] = torch.where(better[:, None], x, best[todo])
+        points = best.numpy()
+        return [points[k] if margin[k] >= -NEAR else None for k in range(len(tasks))]
+
+    def _runs(self, method: Method, tasks: Sequence[Task]) -> list[Method]:
+        """The descents in order; those beyond the plain ones start from given or random points."""
+        if method == "search":
+            given = max(len(t.starts) for t in tasks)
+            return ["search"] * (1 + given + self.plan.restarts)
+        plain = PLAIN[: PLAIN.index(method) + 1]
+        more = self.plan.restarts if method == "ga3" else 0
+        return [*plain, *(PLAIN[-1] for _ in range(more))]
+
+    def _start(self, batch: _Batch, tasks: Sequence[Task], run: int, random: torch.Generator) -> Tensor:
+        """The centre first, then the given points, then random ones."""
+        x = batch.centre.clone()
+        if run == 0:
+            return x
+        noise = torch.rand(x.shape, generator=random) * batch.geometry.width + batch.geometry.lower
+        drawn = project(batch.geometry, noise[:, None])[:, 0]
+        for k, task in enumerate(tasks):
+            given = run <= len(task.starts)
+            x[k] = torch.from_numpy(np.asarray(task.starts[run - 1])) if given else drawn[k]
+        return x
+
+    def margins(self, batch: _Batch, x: Tensor) -> Tensor:
+        """max over wrong labels of Y_l - Y_y for wanted networks, +inf for others, (T, networks)."""
+        return self._columns(batch, x, _gap, math.inf)
+
+    def _columns(
+        self, batch: _Batch, x: Tensor, measure: Callable[[Tensor, Tensor], Tensor], other: float
+    ) -> Tensor:
+        """A measure of outputs and labels for wanted networks, `other` elsewhere, (T, networks)."""
+        columns = []
+        for c, module in enumerate(self.modules):
+            rows = torch.nonzero(batch.masks[:, c]).ravel()
+            full = x.new_full((len(x),), other)
+            if len(rows) == len(x):
+                full = measure(module(x), batch.labels)
+            elif len(rows):
+                full = full.index_put((rows,), measure(module(x[rows]), batch.labels[rows]))
+            columns.append(full)
+        return torch.stack(columns, 1)
+
+    def _descend(self, batch: _Batch, x: Tensor, method: Method) -> tuple[Tensor, Tensor]:
+        """Best points and their least margins; every method keeps the best it has seen."""
+        steps = 1 if method == "ga1" else self.plan.steps
+        best, reached = x.clone(), x.new_full((len(x),), -math.inf)
+        for step in range(steps + 1):
+            last = step == steps
+            slope, margin = (x, self.margins(batch, x).amin(1)) if last else self._slope(batch, x, method)
+            better = margin > reached
+            reached = torch.where(better, margin, reached)
+            best = torch.where(better[:, None], x, best)
+            if last or bool((reached >= 0).all()):
+                break
+            moved = x + _step_size(step, steps, method) * _direction(batch, slope)
+            x = project(batch.geometry, moved[:, None])[:, 0]
+        return best, reached
+
+    def _slope(self, batch: _Batch, x: Tensor, method: Method) -> tuple[Tensor, Tensor]:
+        """The gradient of what is to grow, and the least margin at x."""
+        x = x.detach().requires_grad_(True)
+        margins = self.margins(batch, x)
+        if method == "search":
+            # the least fooled member counts in full, the others a little, so that they are not lost again
+            unfooled = margins.masked_fill(~batch.masks, 0.0).clamp_max(0)
+            total = margins.amin(1).sum() + 0.1 * unfooled.sum()
+        else:
+            measure = _entropy if method != "ga3" else _entropy_unfooled
+            total = self._columns(batch, x, measure, 0.0).sum()
+        (slope,) = torch.autograd.grad(total, x)
+        return torch.nan_to_num(slope), margins.detach().amin(1)
+
+
+def _entropy(y: Tensor, labels: Tensor) -> Tensor:
+    return functional.cross_entropy(y, labels, reduction="none")
+
+
+def _entropy_unfooled(y: Tensor, labels: Tensor) -> Tensor:
+    """Nothing to gain from members that are fooled already."""
+    return _entropy(y, labels) * (_gap(y, labels).detach() < 0)
+
+
+def _gap(y: Tensor, labels: Tensor) -> Tensor:
+    own = y.gather(1, labels[:, None])[:, 0]
+    return y.scatter(1, labels[:, None], -math.inf).amax(1) - own
+
+
+def _step_size(step: int, steps: int, method: Method) -> float:
+    """In units of epsilon: the whole way for GA1, equal parts for GA2 and GA3, falling for `search`."""
+    if method == "search":
+        return max(0.02, 0.5 * (1 - step / steps))
+    return 1.0 / steps
+
+
+def _direction(batch: _Batch, slope: Tensor) -> Tensor:
+    """The steepest ascent of unit size, where a unit is the radius in the ball's own norm."""
+    if math.isinf(batch.norm):
+        return slope.sign() * batch.radius[:, None]
+    return steepest(batch.geometry, -slope[:, None])[:, 0]
+
+
+def _make_batch(tasks: Sequence[Task], networks: int) -> _Batch:
+    boxes = [t.spot.inner for t in tasks]
+    lower = torch.from_numpy(np.stack([low for low, _ in boxes]))
+    upper = torch.from_numpy(np.stack([high for _, high in boxes]))
+    centre = torch.from_numpy(np.stack([t.spot.reference.x for t in tasks]).astype(np.float32))
+    masks = torch.zeros((len(tasks), networks), dtype=torch.bool)
+    for k, task in enumerate(tasks):
+        masks[k, members(task.mask)] = True
+    labels = torch.tensor([t.spot.reference.label for t in tasks], dtype=torch.int64)
+    norm = tasks[0].spot.reference.norm
+    radius = torch.tensor([t.spot.reference.epsilon for t in tasks], dtype=torch.float32)
+    nothing = torch.zeros((len(tasks), 0))
+    parts = (torch.arange(len(tasks)), lower, upper, nothing[..., None], nothing, nothing.bool(), nothing)
+    geometry = Targets(*parts)
+    if not math.isinf(norm):
+        geometry = replace(geometry, centre=centre, radius=radius, norm=norm)
+    return _Batch(geometry, centre, radius, labels, masks, norm)

@@ -1,0 +1,111 @@
+"""What was found out about sets of networks at points, kept in a table of the results file.
+
+Batched attacks and bounds decide most questions without a query of their own; this table holds them all, each
+witness with its point, so that a later run asks nothing twice.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verifolio.answer import Verdict
+from verifolio.errors import InputError
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS joint_facts (
+    networks TEXT NOT NULL, spot TEXT NOT NULL, verdict TEXT NOT NULL, source TEXT NOT NULL,
+    timeout REAL NOT NULL, x BLOB, created REAL NOT NULL, PRIMARY KEY (networks, spot)
+)
+"""
+Float32 = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Fact:
+    """A verdict about a set of networks (their hashes, sorted and joined) at a spot (its hash).
+
+    SAT has the point; an undecided verdict has the seconds that were not enough.
+    """
+
+    networks: str
+    spot: str
+    verdict: Verdict
+    source: str
+    x: Float32 | None = None
+    timeout: float = 0.0
+
+
+def set_key(hashes: Iterable[str]) -> str:
+    return "+".join(sorted(hashes))
+
+
+class Ledger:
+    """The facts of one file (or of memory only, without a path); one writer."""
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self.path = path
+        self._facts: dict[tuple[str, str], Fact] = {}
+        self._connection: sqlite3.Connection | None = None
+        if path is None:
+            return
+        try:
+            Path(path).parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(path, timeout=30.0)
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute(SCHEMA)
+            self._connection.commit()
+            for fact in _read(self._connection):
+                self._facts[fact.networks, fact.spot] = fact
+        except (OSError, sqlite3.Error) as error:
+            raise InputError(str(path), "a results file that can be written", str(error)) from None
+
+    def __len__(self) -> int:
+        return len(self._facts)
+
+    def __iter__(self) -> Iterator[Fact]:
+        return iter(self._facts.values())
+
+    def get(self, networks: str, spot: str, timeout: float = 0.0) -> Fact | None:
+        """What is known: decided, or undecided after at least `timeout` seconds."""
+        fact = self._facts.get((networks, spot))
+        if fact is None or (not fact.verdict.decided and fact.timeout < timeout):
+            return None
+        return fact
+
+    def add(self, facts: Sequence[Fact]) -> None:
+        """Keep facts, in one transaction; a decided one is never replaced by an undecided one."""
+        news = []
+        for fact in facts:
+            known = self._facts.get((fact.networks, fact.spot))
+            if known is None or fact.verdict.decided or not known.verdict.decided:
+                self._facts[fact.networks, fact.spot] = fact
+                news.append(fact)
+        if self._connection is not None and news:
+            sql = "INSERT OR REPLACE INTO joint_facts VALUES (?, ?, ?, ?, ?, ?, ?)"
+            with self._connection:
+                self._connection.executemany(sql, [_row(f) for f in news])
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+
+def _row(fact: Fact) -> tuple[object, ...]:
+    x = None if fact.x is None else fact.x.astype(np.float32).tobytes()
+    timeout = min(fact.timeout, 1e300)
+    return fact.networks, fact.spot, fact.verdict.value, fact.source, timeout, x, time.time()
+
+
+def _read(connection: sqlite3.Connection) -> Iterator[Fact]:
+    sql = "SELECT networks, spot, verdict, source, x, timeout FROM joint_facts"
+    for networks, spot, verdict, source, x, timeout in connection.execute(sql):
+        point = None if x is None else np.frombuffer(x, np.float32)
+        yield Fact(networks, spot, Verdict(verdict), source, point, timeout)

@@ -1,0 +1,84 @@
+"""Cheap proofs in batches, by whatever bounder is installed: for single networks, then for sets of them.
+
+A set is safe if one of its members is, or if for every choice of wrong labels the gaps of its members
+cannot all be closed at once; for the latter the sum of the gaps is bounded, over the product of the
+networks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+from verifolio.bounder import Bounder
+from verifolio.budget import Budget
+from verifolio.graph import Graph
+from verifolio.network import Network
+from verifolio.problem import Problem
+from verifolio.query import product_graph
+from verifolio.registry import installed
+from verifolio.vnnlib import Rows
+
+from .joint import dnf
+from .lattice import members
+from .replay import Spot
+
+CHUNK = 64
+MAX_CHOICES = 100
+
+
+class Prover:
+    """Bounds for many spots of one set of networks at a time."""
+
+    def __init__(self, networks: Sequence[Network]) -> None:
+        self.networks = list(networks)
+        self._bounders = installed().all_bounders()
+        self._graphs: dict[int, Graph] = {}
+
+    def graph(self, mask: int) -> Graph:
+        """The product of a set's networks on one input."""
+        if mask not in self._graphs:
+            graphs = [self.networks[c].graph for c in members(mask)]
+            self._graphs[mask] = product_graph(graphs, shared_input=True)
+        return self._graphs[mask]
+
+    def prove(self, spots: Sequence[Spot], mask: int, stop: Callable[[], bool] = lambda: False) -> list[bool]:
+        """For each spot, whether bounds prove that the set cannot be fooled together there."""
+        sizes = tuple(self.networks[c].output_size for c in members(mask))
+        proved: list[bool] = []
+        for start in range(0, len(spots), CHUNK):
+            part = spots[start : start + CHUNK]
+            if stop() or choices(sizes) > MAX_CHOICES:
+                proved += [False] * len(part)
+                continue
+            problems = [self._problem(s, mask, sizes) for s in part]
+            bounder = self._willing(problems[0])
+            proved += [False] * len(part) if bounder is None else self._bound(bounder, problems)
+        return proved
+
+    def _problem(self, spot: Spot, mask: int, sizes: tuple[int, ...]) -> Problem:
+        rows = _goals(sizes, spot.reference.label, len(spot.lower))
+        return Problem(self.graph(mask), spot.domain, rows)
+
+    def _willing(self, problem: Problem) -> Bounder | None:
+        return self._bounders.best(problem)
+
+    def _bound(self, bounder: Bounder, problems: Sequence[Problem]) -> list[bool]:
+        found = bounder.bound(problems, Budget())
+        return [
+            len(b.margins) == len(p.disjuncts) and all(len(m) > 0 and m.max() > 0 for m in b.margins)
+            for b, p in zip(found, problems, strict=True)
+        ]
+
+
+def choices(sizes: Sequence[int]) -> int:
+    """How many combinations of wrong labels there are."""
+    total = 1
+    for s in sizes:
+        total *= s - 1
+    return total
+
+
+@lru_cache(maxsize=64)
+def _goals(sizes: tuple[int, ...], label: int, start: int) -> tuple[Rows, ...]:
+    return dnf(sizes, label, start)
