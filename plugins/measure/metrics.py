@@ -1,0 +1,155 @@
+"""Constraint satisfaction, security and accuracy (Casadio et al. 2022) of networks around inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verifolio.answer import Verdict
+from verifolio.network import Network
+from verifolio.oracle import Oracle
+from verifolio.property import Points, Property, Reference
+from verifolio.property_verdict import Status, decide_many
+
+from .sample import Method, draw, share_interval
+
+Array = NDArray[np.float64]
+Progress = Callable[[int, int, str], None]
+METRICS = ("csat", "csec", "cacc")
+
+
+@dataclass(frozen=True)
+class Item:
+    """One input at one radius: each metric's outcome, empty or None where it was not asked for."""
+
+    index: int
+    label: int
+    csat: str = ""
+    csec: str = ""
+    passed: int = 0
+    samples: int = 0
+    seconds: float = 0.0
+    verifier: str = ""
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One network at one radius."""
+
+    network: str
+    prop: str
+    epsilon: float
+    items: tuple[Item, ...] = field(default=(), repr=False)
+
+    def count(self, what: Status) -> int:
+        return sum(i.csat == what for i in self.items)
+
+
+@dataclass(frozen=True)
+class Sampling:
+    """How constraint accuracy is estimated."""
+
+    samples: int = 100
+    confidence: float = 0.95
+    method: Method = "wilson"
+    seed: int = 0
+
+
+def satisfaction(
+    oracle: Oracle,
+    prop: Property,
+    networks: Sequence[Network],
+    references: Sequence[Reference],
+    items: Sequence[Item],
+    progress: Progress,
+) -> list[Item]:
+    """Constraint satisfaction: is the property proved, refuted or open around each input?"""
+    found = list(items)
+    for done, (k, finding) in enumerate(decide_many(oracle, prop, networks, references), 1):
+        answer = finding.answer
+        found[k] = replace(
+            found[k],
+            csat=finding.status.value,
+            seconds=round(found[k].seconds + answer.seconds, 4),
+            verifier=answer.verifier,
+            reason=finding.reason if finding.status is Status.OPEN else "",
+        )
+        progress(done, len(items), "csat")
+    return found
+
+
+def security(
+    oracle: Oracle,
+    prop: Property,
+    networks: Sequence[Network],
+    references: Sequence[Reference],
+    items: Sequence[Item],
+    progress: Progress,
+) -> list[Item]:
+    """Constraint security: does the property survive the attack around each input?"""
+    found = list(items)
+    queries = (prop.refutation(networks, r) or prop.query(networks, r) for r in references)
+    for done, (k, answer) in enumerate(oracle.ask_many(queries), 1):
+        outcome = "violated" if answer.verdict is Verdict.SAT else "survived"
+        if answer.verdict in (Verdict.ERROR, Verdict.MEMOUT):
+            outcome = "error"
+        found[k] = replace(found[k], csec=outcome)
+        progress(done, len(items), "csec")
+    return found
+
+
+def accuracy(
+    prop: Property,
+    networks: Sequence[Network],
+    references: Sequence[Reference],
+    items: Sequence[Item],
+    sampling: Sampling,
+    progress: Progress,
+) -> list[Item]:
+    """Constraint accuracy: how many of many uniform samples around each input pass?"""
+    import torch
+
+    modules = [n.module() for n in networks]
+    found = []
+    for done, (item, reference) in enumerate(zip(items, references, strict=True), 1):
+        rng = np.random.default_rng((sampling.seed, item.index))
+        x = draw(prop, reference, sampling.samples, rng).astype(np.float32)
+        with torch.no_grad():
+            y = torch.cat([m(torch.from_numpy(x)) for m in modules], dim=1).numpy()
+        known = reference.with_outputs(networks) if prop.needs_outputs else reference
+        passed = int(prop.satisfied(Points.at(known, x, y)).sum())
+        found.append(replace(item, passed=passed, samples=sampling.samples))
+        progress(done, len(items), "cacc")
+    return found
+
+
+def summarise(row: Row, sampling: Sampling) -> dict[str, object]:
+    """The numbers of one row; a metric that was not asked for is absent."""
+    n = len(row.items)
+    out: dict[str, object] = {
+        "network": row.network,
+        "property": row.prop,
+        "epsilon": row.epsilon,
+        "inputs": n,
+    }
+    if any(i.csat for i in row.items):
+        out |= {s.value: row.count(s) for s in Status}
+        out["csat_low"] = percent(row.count(Status.PROVED), n)
+        out["csat_high"] = percent(n - row.count(Status.REFUTED), n)
+        out["seconds"] = round(sum(i.seconds for i in row.items), 3)
+    if any(i.csec for i in row.items):
+        out["csec"] = percent(sum(i.csec == "survived" for i in row.items), n)
+    total = sum(i.samples for i in row.items)
+    if total:
+        passed = sum(i.passed for i in row.items)
+        low, high = share_interval(passed, total, sampling.confidence, sampling.method)
+        out |= {"cacc": percent(passed, total), "cacc_low": 100 * low, "cacc_high": 100 * high}
+    return out
+
+
+def percent(part: int, whole: int) -> float:
+    return 100.0 * part / whole if whole else 0.0

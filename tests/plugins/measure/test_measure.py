@@ -1,0 +1,161 @@
+"""The metrics against what is known about a network, and the command line around them."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from verifolio import Network, Oracle, Reference
+from verifolio.cli.main import run
+from verifolio.export import export_onnx
+from verifolio.plugins.measure.metrics import Item, Row, Sampling, accuracy, satisfaction, security, summarise
+from verifolio.plugins.measure.sample import draw, in_unit_ball, share_interval
+from verifolio.portfolio import single
+from verifolio.property_file import choose_property
+from verifolio.property_verdict import Status, decide
+
+SAMPLING = Sampling(samples=4000)
+
+
+@pytest.fixture(scope="module")
+def network(tmp_path_factory: pytest.TempPathFactory) -> Network:
+    """y = (x0, x1, 0.1): class 0 wins where x0 > x1 (and x0 > 0.1)."""
+    path = tmp_path_factory.mktemp("net") / "compare.onnx"
+    layer = nn.Linear(2, 3)
+    with torch.no_grad():
+        layer.weight.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]))
+        layer.bias.copy_(torch.tensor([0.0, 0.0, 0.1]))
+    export_onnx(layer, path, (2,))
+    return Network.load(path)
+
+
+@pytest.fixture(scope="module")
+def oracle() -> Iterator[Oracle]:
+    with Oracle(executor="inline", timeout=5.0) as found:
+        yield found
+
+
+def silent(done: int, total: int, message: str) -> None:
+    """Progress nobody looks at."""
+
+
+def test_the_three_metrics(network: Network, oracle: Oracle) -> None:
+    prop = choose_property("classification")
+    references = [Reference(np.array([0.6, 0.4]), 0, radius) for radius in (0.05, 0.2)]
+    items = [Item(0, 0), Item(1, 0)]
+    items = satisfaction(oracle, prop, [network], references, items, silent)
+    assert [i.csat for i in items] == ["proved", "refuted"]
+    with Oracle(single("pgd"), "inline", timeout=1.0) as attacker:
+        items = security(attacker, prop, [network], references, items, silent)
+    assert [i.csec for i in items] == ["survived", "violated"]
+    items = accuracy(prop, [network], references, items, SAMPLING, silent)
+    # with u, v uniform in [-0.2, 0.2]: P(0.6 + u > 0.4 + v) = 1 - P(v - u > 0.2) = 1 - 1/8
+    assert items[0].passed == 4000
+    assert items[1].passed / 4000 == pytest.approx(7 / 8, abs=0.03)
+    summary = summarise(Row("net", prop.name, 0.2, tuple(items)), SAMPLING)
+    assert (summary["proved"], summary["refuted"], summary["open"]) == (1, 1, 0)
+    assert summary["csat_low"] == summary["csat_high"] == summary["csec"] == 50.0
+    assert float(str(summary["cacc_low"])) < 100 * (1 + 7 / 8) / 2 < float(str(summary["cacc_high"]))
+
+
+def test_open_is_neither_proved_nor_refuted(network: Network) -> None:
+    prop = choose_property("classification")
+    with Oracle(single("pgd", {"rounds": 1, "samples": 100}), "inline", timeout=2.0) as attacker:
+        finding = decide(attacker, prop, [network], Reference(np.array([0.6, 0.4]), 0, 0.05))
+    assert finding.status is Status.OPEN
+    summary = summarise(Row("net", "p", 0.1, (Item(0, 0, csat="open"),)), SAMPLING)
+    assert (summary["csat_low"], summary["csat_high"]) == (0.0, 100.0)
+
+
+@pytest.mark.parametrize(
+    ("eta", "status"), [(0.44, "proved"), (0.47, "open"), (0.55, "refuted"), (0.7, "refuted")]
+)
+def test_the_softmax_sandwich(eta: float, status: str, network: Network, oracle: Oracle) -> None:
+    """Scores (0.9, 0.4, 0.1): the probability is 0.486, the linear bounds meet it at 0.452 and 0.622.
+
+    Between 0.452 and 0.486 the property is true and out of reach of both queries; between 0.486 and 0.622 the
+    counterexample of the first query violates it at sight.
+    """
+    prop = choose_property("strong-classification", {"eta": eta})
+    finding = decide(oracle, prop, [network], Reference(np.array([0.9, 0.4]), 0, 0.0))
+    assert finding.status.value == status
+
+
+def test_samples_lie_in_their_sets() -> None:
+    rng = np.random.default_rng(0)
+    prop = choose_property("classification")
+    for norm in (1.0, 2.0, np.inf):
+        reference = Reference(np.array([0.1, 0.5, 0.95]), 0, 0.3, norm)
+        x = draw(prop, reference, 500, rng)
+        assert bool((x >= 0).all()) and bool((x <= 1).all())
+        assert float(np.linalg.norm(x - reference.x, ord=norm, axis=1).max()) <= 0.3 + 1e-12
+    for norm in (1.0, 2.0):  # half the volume lies within 2^(-1/n) of the radius
+        lengths = np.linalg.norm(in_unit_ball(5, 20000, norm, rng), ord=norm, axis=1)
+        assert (lengths < 0.5 ** (1 / 5)).mean() == pytest.approx(0.5, abs=0.02)
+
+
+def test_intervals_of_shares() -> None:
+    low, high = share_interval(0, 100, 0.95, "exact")
+    assert low == 0 and high == pytest.approx(1 - 0.025 ** (1 / 100), rel=1e-6)
+    low, high = share_interval(50, 100, 0.95, "wilson")
+    assert (low, high) == pytest.approx((0.4038, 0.5962), abs=1e-3)
+    assert share_interval(0, 0, 0.95, "wilson") == (0.0, 1.0)
+
+
+def command(network: Network, folder: Path, *more: str) -> list[str]:
+    np.savez(folder / "points.npz", images=np.array([[0.6, 0.4], [0.9, 0.1]]), labels=np.array([0, 0]))
+    start = ["measure", str(network.path), "--data", str(folder / "points.npz"), "--indices", "0:2"]
+    return [*start, "--executor", "inline", "--timeout", "2", "--attack-timeout", "1", *more]
+
+
+def test_the_command_resumes_and_writes(
+    network: Network, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    files = [
+        "--csv",
+        str(tmp_path / "s.csv"),
+        "--items",
+        str(tmp_path / "i.csv"),
+        "--plot",
+        str(tmp_path / "c.svg"),
+    ]
+    arguments = command(
+        network, tmp_path, "--epsilon", "0.05", "--epsilon", "0.2", "--store", str(tmp_path / "db"), *files
+    )
+    assert run([*arguments, "--json"]) == 0
+    first = json.loads(capsys.readouterr().out)
+    assert [(r["proved"], r["refuted"]) for r in first["rows"]] == [(2, 0), (1, 1)]
+    assert run([*arguments, "--json"]) == 0
+    again = json.loads(capsys.readouterr().out)
+    assert again["rows"] == first["rows"]  # times too: nothing was run again
+    with (tmp_path / "i.csv").open() as file:
+        assert len(list(csv.DictReader(file))) == 4
+    assert (tmp_path / "c.svg").stat().st_size > 0
+
+
+@pytest.mark.parametrize(
+    ("more", "words"),
+    [
+        (("--epsilon", "-1"), "epsilon"),
+        (("--epsilon", "0.1", "--norm", "3"), "--norm"),
+        (("--epsilon", "0.1", "--metrics", "speed"), "csat, csec, cacc"),
+        (("--epsilon", "0.1", "--property", "magic"), "magic"),
+        (("--epsilon", "0.1", "--property", "equivalence"), "multiple of 2"),
+        (("--epsilon", "0.1", "--attack", "magic"), "magic"),
+        (("--epsilon", "0.1", "--interval", "magic"), "wilson or exact"),
+        (("--epsilon", "0.1", "--legal", "0"), "LOW,HIGH"),
+        (("--epsilon", "0.1", "--indices", "7"), "positions below 2"),
+    ],
+)
+def test_bad_options_give_clear_errors(
+    more: tuple[str, ...], words: str, network: Network, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(command(network, tmp_path, *more)) == 2
+    assert words in capsys.readouterr().err
