@@ -7,8 +7,6 @@ import time
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-import numpy as np
-
 from verifolio.answer import Answer, Flag, Verdict, Witness
 from verifolio.attempt import Found
 from verifolio.errors import InputError, UnknownPlugin
@@ -107,13 +105,14 @@ class _Bracketing:
                 self.failures.append((step.radius, step.seconds))
         known = [s for s in self.question.history if s.witness is not None and s.distance is not None]
         for step in sorted(known, key=lambda s: s.distance or 0.0):
-            if step.witness is not None and self._replays(step.witness):
-                self._take(step)
+            if step.witness is None:
+                continue
+            witness = judge(self.family.query(self.family.largest), step.witness)
+            if not isinstance(witness, Rejection):
+                self._take(replace(step, distance=self.family.distance(witness.x), witness=witness.x))
+                self._agree(witness)
                 break
         self.steps += self.question.history
-
-    def _replays(self, point: np.ndarray[tuple[int], np.dtype[np.float32]]) -> bool:
-        return not isinstance(judge(self.family.query(self.family.largest), point), Rejection)
 
     def squeeze(self) -> None:
         """Attacks and bounds on many radii at once, in a worker."""
@@ -230,6 +229,9 @@ class _Bracketing:
             self.lower = max(self.lower, step.proved)
         if step.distance is not None:
             self._take(step)
+        self._agree(witness)
+
+    def _agree(self, witness: Witness | None) -> None:
         if self.lower >= self.upper:
             conflict(self.lower, self.upper, witness)
             self.flags.add(Flag.NUMERICAL)

@@ -83,28 +83,34 @@ def draw_boxes(path: Path, groups: Groups) -> Path:
 
 
 def draw_histogram(path: Path, groups: Groups) -> Path:
-    """Proved radii as a histogram with a kernel density, and the fitted log-normal density."""
+    """Proved radii as histograms with a kernel density and the fitted log-normal density, one per group."""
+    from matplotlib.figure import Figure
+
+    found = {n: np.array(lowers(r)) for n, r in groups.items() if lowers(r)}
+    top = max((float(v.max()) for v in found.values()), default=1.0) or 1.0
+    across = min(3, len(found))
+    down = math.ceil(len(found) / across)
+    figure = Figure(figsize=(1.2 + 3.2 * across, 0.8 + 2.2 * down), layout="constrained")
+    for k, (name, values) in enumerate(found.items()):
+        _histogram(figure.add_subplot(down, across, k + 1), name, values, top, _colour(k))
+    figure.supxlabel("proved radius", fontsize=10)
+    figure.supylabel("density", fontsize=10)
+    figure.suptitle("Histogram, kernel density (solid), log-normal fit (dotted)", fontsize=10)
+    return _save(figure, path)
+
+
+def _histogram(axes: Any, name: str, values: Array, top: float, colour: str) -> None:
     from scipy import stats
 
-    figure, axes = _plot()
-    everything = [v for rows in groups.values() for v in lowers(rows)]
-    top = max(everything, default=1.0) or 1.0
-    bins, grid = np.linspace(0, top * 1.02, 25), np.linspace(top / 400, top * 1.1, 300)
-    for k, (name, rows) in enumerate(groups.items()):
-        values = np.array(lowers(rows))
-        if not len(values):
-            continue
-        axes.hist(values, bins=bins, density=True, alpha=0.25, color=_colour(k), label=name)
-        if len(values) > 2 and np.ptp(values) > 0:
-            axes.plot(grid, stats.gaussian_kde(values)(grid), color=_colour(k), lw=1.4)
-        fit = fit_lognormal(values.tolist())
-        if not math.isnan(fit.shape):
-            density = stats.lognorm.pdf(grid, fit.shape, 0, fit.scale)
-            axes.plot(grid, density, color=_colour(k), lw=1.0, ls=":")
-    axes.set(xlabel="proved radius", ylabel="density", xlim=(0, None))
-    axes.set_title("Histogram, kernel density (solid), log-normal fit (dotted)", fontsize=10)
-    axes.legend(fontsize=8)
-    return _save(figure, path)
+    grid = np.linspace(top / 400, top * 1.1, 300)
+    axes.hist(values, bins=np.linspace(0, top * 1.02, 20).tolist(), density=True, alpha=0.3, color=colour)
+    if len(values) > 2 and np.ptp(values) > 0:
+        axes.plot(grid, stats.gaussian_kde(values)(grid), color=colour, lw=1.4)
+    fit = fit_lognormal(values.tolist())
+    if not math.isnan(fit.shape):
+        axes.plot(grid, stats.lognorm.pdf(grid, fit.shape, 0, fit.scale), color="black", lw=1.0, ls=":")
+    axes.set_xlim(0, top * 1.1)
+    axes.set_title(name, fontsize=9)
 
 
 def draw_heat_map(path: Path, names: Sequence[str], matrix: Array) -> Path:
@@ -125,17 +131,15 @@ def draw_heat_map(path: Path, names: Sequence[str], matrix: Array) -> Path:
 def draw_counts(path: Path, groups: Groups, thresholds: Sequence[float] = ()) -> Path:
     """How many inputs have a counterexample within r: at least (dashed), at most (solid)."""
     figure, axes = _plot()
-    top = max((v for rows in groups.values() for v in [*uppers(rows), *lowers(rows)]), default=1.0)
+    top = 1.03 * max((v for rows in groups.values() for v in [*uppers(rows), *lowers(rows)]), default=1.0)
     for k, (name, rows) in enumerate(groups.items()):
         pairs = brackets(rows)
-        low = np.sort([0.0, *(up for _, up in pairs if math.isfinite(up))])
-        high = np.sort([0.0, *(lo for lo, _ in pairs)])
-        axes.step(
-            [*low, top], [*range(len(low)), len(low) - 1], where="post", color=_colour(k), ls="--", lw=1.0
-        )
-        axes.step(
-            [*high, top], [*range(len(high)), len(high) - 1], where="post", color=_colour(k), label=name
-        )
+        grid = np.unique([0.0, top, *(v for p in pairs for v in p if math.isfinite(v))])
+        low = np.searchsorted(np.sort([up for _, up in pairs]), grid, "right")
+        high = np.searchsorted(np.sort([lo for lo, _ in pairs]), grid, "right")
+        axes.step(grid, high, where="post", color=_colour(k), lw=1.3, label=name)
+        axes.step(grid, low, where="post", color=_colour(k), lw=0.8, ls="--")
+        axes.fill_between(grid, low, high, step="post", color=_colour(k), alpha=0.25, lw=0)
     for value in thresholds:
         axes.axvline(value, color="grey", lw=0.8, ls=":")
     axes.set(xlabel="radius", ylabel="inputs with a counterexample within", xlim=(0, top), ylim=(0, None))

@@ -113,7 +113,7 @@ def make_step(
         radius if answer.verdict is Verdict.UNSAT else None,
         None if witness is None else family.distance(witness.x),
         None if witness is None else witness.x,
-        answer.flags,
+        answer.flags | (frozenset() if witness is None else witness.flags),
         elapsed,
         answer.reason,
     )
