@@ -32,6 +32,11 @@ class _Target:
         y: torch.Tensor = self.module(x[None])[0]
         return self.a @ x + self.b @ y - self.rhs
 
+    def margin(self, x: Array) -> float:
+        """The largest row - rhs; no rows at all hold everywhere."""
+        with torch.no_grad():
+            return max(self.rows(torch.from_numpy(x)).tolist(), default=-np.inf)
+
     def reached(self, x: Array) -> bool:
         with torch.no_grad():
             return bool((self.rows(torch.from_numpy(x)) <= -self.alpha).all())
@@ -52,7 +57,7 @@ def descend(problem: Problem, ball: Ball, context: Context, options: LbfgsOption
     module = GraphModule(problem.graph, torch.float64)
     centre = np.clip(ball.centre, problem.domain.lower, problem.domain.upper)
     everyone = [_Target(problem, module, d, options.alpha) for d in range(len(problem.disjuncts))]
-    order = sorted(everyone, key=lambda t: float(t.rows(torch.from_numpy(centre)).detach().max()))
+    order = sorted(everyone, key=lambda t: t.margin(centre))
     best: tuple[float, Array] | None = None
     for target in order if options.targets == "all" else order[:1]:
         found = _search(target, problem, ball, centre, context, options)

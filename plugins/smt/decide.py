@@ -137,6 +137,7 @@ class _Session:
         self.declared = {name: z3.Real(name, ctx) for name in names}
         self.lines: list[str] = []
         self.point: Array = np.zeros(network.inputs)
+        self.phases: list[Any] = []
 
     def run(self) -> Outcome:
         self._assert_domain()
@@ -180,7 +181,7 @@ class _Session:
             self.solver.set("timeout", max(1, int(remaining * 1000)))
         verdict = self.solver.check()
         if verdict == z3.sat:
-            self.point = self._read(self.solver.model())
+            self._keep(self.solver.model())
         self.solver.pop()
         return verdict
 
@@ -188,12 +189,45 @@ class _Session:
         """The float point nearest to the rational one, or one that lies deeper, if any replays."""
         if self.context.check(self.point):
             return self.point
+        phases = self.phases
         for depth in DEPTHS:
             if self.context.budget.expired():
                 return None
             if self._check(rows, depth) == z3.sat and self.context.check(self.point):
                 return self.point
-        return None
+        return self.point if self._deepest(rows, phases) and self.context.check(self.point) else None
+
+    def _deepest(self, rows: Rows, phases: list[Any]) -> bool:
+        """The point of one linear region that satisfies all rows, the domain's too, by the most."""
+        depth = z3.Real("DEPTH", self.ctx)
+        inputs = self.problem.domain.rows
+        forms = [(row_form(r.terms, self.network), r.rhs) for r in rows.linear_rows()]
+        forms += [(Form(r.terms), r.rhs) for r in inputs.linear_rows()] if inputs is not None else []
+        for form, rhs in forms:
+            left = f"(+ DEPTH {term(form, self.network)})"
+            self.lines.append(f"(assert (<= {left} {number(rhs)}))")
+        self.lines.append("(assert (<= DEPTH 1.0))")
+        optimiser = z3.Optimize(ctx=self.ctx)
+        declared = self.declared | {"DEPTH": depth}
+        optimiser.add(self.solver.assertions(), *phases)
+        optimiser.add(z3.parse_smt2_string("\n".join(self.lines), decls=declared, ctx=self.ctx))
+        self.lines = []
+        if math.isfinite(self.context.budget.remaining):
+            optimiser.set("timeout", max(1, int(self.context.budget.remaining * 1000)))
+        optimiser.maximize(depth)
+        if optimiser.check() != z3.sat:
+            return False
+        self.point = self._read(optimiser.model())
+        return True
+
+    def _keep(self, model: Any) -> None:
+        """Remember the model's inputs and the phases it chose."""
+        self.point, self.phases = self._read(model), []
+        for neuron in self.network.neurons:
+            if neuron.phase is Phase.OPEN:
+                on = z3.Bool(f"B_{neuron.variable - self.network.inputs}", self.ctx)
+                chosen = z3.is_true(model.eval(on, model_completion=True))
+                self.phases.append(on if chosen else z3.Not(on))
 
     def _read(self, model: Any) -> Array:
         names = [f"X_{k}" for k in range(self.network.inputs)]
