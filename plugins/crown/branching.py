@@ -1,14 +1,8 @@
-"""Which neuron to split: a score from the bound's own coefficients, then a trial of the best few.
-
-The score is what the upper line of a neuron costs the bound: its coefficient, where negative, times the height of the
-triangle (Bunel et al. 2020, BaBSR; the lower line is already optimal). The trial bounds both children of the best few
-and keeps the one whose worse child is best (De Palma et al. 2021, filtered smart branching).
-"""
+"""Which neuron to split: a score for all of them, and a trial of the best while there are few subproblems."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -17,67 +11,64 @@ from verifolio.plugins.crown.optimise import Dual, Goal, Result, evaluate
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.subproblems import Subproblems
 
-TRIALS = 4
-POSITIVE = 0.1
-Spread = Callable[[int, dict[int, Tensor]], State]
+HEIGHT = 1e-3
+PRESSURE = 0.1
+CANDIDATES = 16
 
 
-@dataclass(frozen=True)
-class Choice:
-    """Per subproblem: the node and neuron to split; `stuck` where nothing is left to split."""
+@torch.no_grad()
+def rank(program: Program, state: State, goal: Goal, signs: dict[int, Tensor], result: Result) -> Tensor:
+    """The best neurons to split (batch, candidates), numbered through all ReLU nodes; -1 where none is left.
 
-    node: Tensor
-    neuron: Tensor
-    stuck: Tensor
-
-    def pick(self, index: Tensor) -> Choice:
-        return Choice(self.node[index], self.neuron[index], self.stuck[index])
-
-
-def scores(program: Program, state: State, result: Result) -> tuple[Tensor, Tensor, Tensor]:
-    """The score of every splittable neuron, flat over nodes, and for each its node and neuron."""
+    The score is the looseness at the relaxed point, plus a little of the height of the triangle times the
+    coefficient it meets (Bunel et al. 2020). The coefficients are taken with some pressure on every earlier
+    split: a subproblem may be closed by showing that its splits contradict each other, and then the neurons that
+    matter are those between the splits and the input, which the output row need not feel at all.
+    """
+    pressed = evaluate(program, state, goal, signs, _pressed(state, signs, result))
     lead = result.margin.nan_to_num(nan=-torch.inf).argmax(1)
-    batch = torch.arange(len(lead), device=lead.device)
-    rows = {i: r.expand(len(lead), -1, -1)[batch, lead] for i, r in result.captured.items()}
-    parts, nodes, neurons = [], [], []
+    place = torch.arange(len(lead), device=lead.device)
+    parts = []
     for i in program.graph.relus:
-        p = program.parents[i][0]
-        low, high = state.interval[p]
+        low, high = state.interval[program.parents[i][0]]
         unstable = (low < 0) & (high > 0)
-        score = torch.full_like(low, 1e-20)  # an unstable neuron the bound does not feel can be split too
-        if i in rows:
-            height = -low * high / (high - low).clamp(min=1e-30)
-            score = score + (-rows[i]).clamp(min=0) * height + POSITIVE * rows[i].clamp(min=0) * height
+        score = torch.full_like(low, 1e-20)
+        if i in pressed.captured:
+            rows = pressed.captured[i].expand(len(lead), -1, -1)[place, lead]
+            score = score + HEIGHT * rows.abs() * (-low * high / (high - low).clamp(min=1e-30))
+        if i in result.looseness:
+            score = score + result.looseness[i].nan_to_num(0.0)
         parts.append(torch.where(unstable, score, torch.full_like(score, -1.0)))
-        nodes.append(torch.full((score.shape[1],), p, device=score.device))
-        neurons.append(torch.arange(score.shape[1], device=score.device))
-    return torch.cat(parts, 1), torch.cat(nodes), torch.cat(neurons)
+    score = torch.cat(parts, 1)
+    best = score.topk(min(CANDIDATES, score.shape[1]), dim=1)
+    return torch.where(best.values >= 0, best.indices, torch.full_like(best.indices, -1))
 
 
-def choose(
-    program: Program, state: State, goal: Goal, items: Subproblems, result: Result, spread: Spread
-) -> Choice:
-    """The neuron whose split raises the worse child most, among the best scored."""
-    score, nodes, neurons = scores(program, state, result)
-    count = min(TRIALS, score.shape[1])
-    top = score.topk(count, dim=1)
-    stuck = top.values[:, 0] < 0
-    if count == 1:
-        return Choice(nodes[top.indices[:, 0]], neurons[top.indices[:, 0]], stuck)
-    outcomes = []
-    for k in range(count):
-        node, neuron = nodes[top.indices[:, k]], neurons[top.indices[:, k]]
-        children = Subproblems.join([items.fix(node, neuron, s) for s in (1, -1)])
-        batch = spread(len(children), children.signs)
-        trial = evaluate(program, batch, _twice(goal), {}, Dual(children.dual(score.dtype).alpha))
-        worse, better = trial.margin.amax(1).nan_to_num(nan=-torch.inf).chunk(2)
-        worse, better = torch.minimum(worse, better), torch.maximum(worse, better)
-        outcomes.append(torch.where(top.values[:, k] < 0, -torch.inf, worse + 1e-3 * better.clamp(max=0)))
-    best = torch.stack(outcomes, 1).argmax(1)
-    picked = top.indices[torch.arange(len(best), device=best.device), best]
-    return Choice(nodes[picked], neurons[picked], stuck)
+def pick_by_trial(items: Subproblems, bound: Callable[[Subproblems], Tensor], room: int) -> Subproblems:
+    """Put the candidate first whose children gain most, trying as many as `room` children allow.
+
+    Both gains count, by their product (Achterberg et al. 2005): a split that leaves one child as it was is no
+    progress, even if it closes the other.
+    """
+    count = min(items.branch.shape[1], room // (2 * max(len(items), 1)))
+    if count < 2:
+        return items
+    trials = Subproblems.join([items.with_branch(items.branch[:, k : k + 1]) for k in range(count)])
+    gain = (bound(trials.split()) - torch.cat([trials.bound] * 2)).nan_to_num(0.0)
+    limit = (-torch.cat([trials.bound] * 2)).clamp(min=1e-9)  # closing a child is worth what is missing, no more
+    gain = torch.minimum(gain, limit).clamp(min=1e-4 * limit)
+    left, right = gain.chunk(2)
+    merit = (left * right).reshape(count, len(items)).T
+    merit = torch.where(items.branch[:, :count] < 0, torch.full_like(merit, -1.0), merit)
+    best = merit.argmax(1, keepdim=True)
+    return items.with_branch(items.branch.gather(1, best))
 
 
-def _twice(goal: Goal) -> Goal:
-    inputs = None if goal.inputs is None else torch.cat([goal.inputs] * 2)
-    return Goal(torch.cat([goal.rows] * 2), inputs, torch.cat([goal.rhs] * 2))
+def _pressed(state: State, signs: dict[int, Tensor], result: Result) -> Dual:
+    """Multipliers raised so that every split weighs about a tenth of the missing margin."""
+    missing = PRESSURE * result.margin.amax(1).nan_to_num(0.0).abs()[:, None]
+    beta = {}
+    for p, b in result.dual.beta.items():
+        low, high = state.interval[p]
+        beta[p] = torch.maximum(b, missing / (high - low).clamp(min=1e-6)) if p in signs else b
+    return Dual(result.dual.alpha, beta)

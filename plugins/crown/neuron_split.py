@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from verifolio.answer import Outcome
-from verifolio.plugins.crown.branching import choose
+from verifolio.plugins.crown.branching import CANDIDATES, pick_by_trial, rank
 from verifolio.plugins.crown.input_split import Violation
 from verifolio.plugins.crown.layers import Space
-from verifolio.plugins.crown.optimise import Dual, Result, Schedule, evaluate, optimise, start
+from verifolio.plugins.crown.optimise import Goal, Result, Schedule, optimise, start
 from verifolio.plugins.crown.program import State
 from verifolio.plugins.crown.root import bound_root, open_goals
 from verifolio.plugins.crown.subproblems import HALF, Subproblems
@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 ROOT_ITERATIONS = 50
 TRIED_POINTS = 64
+TRIAL_ITERATIONS = 6
+TRIAL_CHILDREN = 512
 
 
 @dataclass
@@ -76,25 +78,18 @@ class NeuronSplit:
     def _first(self) -> tuple[Subproblems, Array | None]:
         """Optimised bounds of the whole domain for every open goal."""
         count = len(self.goal.rhs)
-        batch = self._spread(count)
-        dual = start(self.program, batch)
-        result = optimise(self.program, batch, self.goal, {}, dual, Schedule(ROOT_ITERATIONS), self.context.budget)
-        margin = result.margin.amax(1)
-        left = open_goals(result.margin)
-        point = self._try_points(result) if len(left) else None
-        return self._items(left, margin[left], result.dual.pick(left)), point
-
-    def _items(self, disjunct: Tensor, bound: Tensor, dual: Dual) -> Subproblems:
-        count = len(disjunct)
+        state = self._spread(count)
         sizes = {p: self.program.sizes[p] for p in self.relu_inputs}
         device = self.program.space.device
-        return Subproblems(
-            disjunct,
-            bound,
+        items = Subproblems(
+            torch.arange(count, device=device),
+            torch.full((count,), -torch.inf, device=device),
+            torch.full((count, CANDIDATES), -1, device=device),
             {p: torch.zeros(count, n, dtype=torch.int8, device=device) for p, n in sizes.items()},
-            {i: a.to(HALF) for i, a in dual.alpha.items()},
+            {i: a.to(HALF) for i, a in start(self.program, state).alpha.items()},
             {p: torch.zeros(count, n, dtype=HALF, device=device) for p, n in sizes.items()},
         )
+        return self._bound(items, ROOT_ITERATIONS)
 
     def _spread(self, count: int, signs: dict[int, Tensor] | None = None) -> State:
         """The root's state repeated, with the fixed neurons' intervals cut at zero."""
@@ -111,42 +106,39 @@ class NeuronSplit:
     def _round(self) -> Array | None:
         """Take a batch, split it, bound the children, keep the open ones."""
         items = self._take()
-        batch = self._spread(len(items), items.signs)
-        goal = self.goal.pick(items.disjunct)
-        with torch.no_grad():
-            result = evaluate(self.program, batch, goal, _floats(items.signs), items.dual(torch.float32))
-            choice = choose(self.program, batch, goal, items, result, self._spread)
-        if choice.stuck.any():
-            self.counts.stuck += int(choice.stuck.sum())
-            keep = (~choice.stuck).nonzero()[:, 0]
-            items, choice = items.pick(keep), choice.pick(keep)
+        leaves = items.branch[:, 0] < 0
+        if bool(leaves.any()):
+            self.counts.stuck += int(leaves.sum())
+            items = items.pick((~leaves).nonzero()[:, 0])
             if not len(items):
                 return None
-        children = Subproblems.join([items.fix(choice.node, choice.neuron, s) for s in (1, -1)])
-        return self._bound(children)
-
-    def _bound(self, items: Subproblems) -> Array | None:
-        batch = self._spread(len(items), items.signs)
-        goal = self.goal.pick(items.disjunct)
-        schedule = Schedule(self.options.iterations)
-        result = optimise(
-            self.program,
-            batch,
-            goal,
-            _floats(items.signs),
-            items.dual(torch.float32),
-            schedule,
-            self.context.budget,
-        )
-        self.counts.domains += len(items)
-        margin = result.margin.amax(1)
-        left = open_goals(result.margin)
-        if not len(left):
-            return None
-        point = self._try_points(result)
-        bounded = items.with_dual(result.dual, torch.fmax(margin, items.bound)).pick(left)
-        self.stack.append(bounded.pick(bounded.bound.argsort(descending=True)))
+        items = pick_by_trial(items, self._trial, TRIAL_CHILDREN)
+        children, point = self._bound(items.split(), self.options.iterations)
+        self.counts.domains += 2 * len(items)
+        if len(children):
+            self.stack.append(children.pick(children.bound.argsort(descending=True)))
         return point
+
+    def _bound(self, items: Subproblems, iterations: int) -> tuple[Subproblems, Array | None]:
+        """The subproblems that stay open, with their new bounds and branching candidates; perhaps a witness."""
+        state, goal, signs, result = self._optimised(items, iterations)
+        left = open_goals(result.margin)
+        bound = torch.fmax(result.margin.amax(1), items.bound)
+        branch = rank(self.program, state, goal, signs, result)
+        bounded = items.with_dual(result.dual, bound, branch).pick(left)
+        return bounded, self._try_points(result) if len(left) else None
+
+    def _trial(self, items: Subproblems) -> Tensor:
+        """Quick bounds of subproblems, to compare branching candidates."""
+        return self._optimised(items, TRIAL_ITERATIONS)[3].margin.amax(1)
+
+    def _optimised(self, items: Subproblems, iterations: int) -> tuple[State, Goal, dict[int, Tensor], Result]:
+        state = self._spread(len(items), items.signs)
+        goal = self.goal.pick(items.disjunct)
+        dual = items.dual(self.program.space.dtype)
+        signs = {p: s.to(self.program.space.dtype) for p, s in items.signs.items() if bool(s.any())}
+        result = optimise(self.program, state, goal, signs, dual, Schedule(iterations), self.context.budget)
+        return state, goal, signs, result
 
     def _take(self) -> Subproblems:
         """Up to a batch of domains from the top of the stack."""
@@ -189,7 +181,3 @@ class NeuronSplit:
         count = 0 if items is None else len(items)
         reason = f"{why}: {count} domains open after {self.counts.domains}, worst bound {bound}"
         return Outcome.unknown(reason, bound=bound, stats=self._stats())
-
-
-def _floats(signs: dict[int, Tensor]) -> dict[int, Tensor]:
-    return {p: s.to(torch.float32) for p, s in signs.items() if bool(s.any())}

@@ -16,6 +16,9 @@ from verifolio.budget import Budget
 from verifolio.plugins.crown.program import Program, State
 
 
+AVERAGE = 0.2  # weight of the newest point in the running average
+
+
 @dataclass(frozen=True)
 class Goal:
     """Rows over the output (batch, rows, outputs) and over the inputs, and their right-hand sides (batch, rows).
@@ -44,11 +47,56 @@ class Dual:
 
 @dataclass
 class Result:
-    """The best margins found (batch, rows), the dual that gave them, and the rows seen at nonlinear nodes."""
+    """The best margins found (batch, rows), the last dual, the rows seen at nonlinear nodes and at the input.
+
+    `looseness[i]` (batch, size) says how much the bound owes to the gap of each ReLU's relaxation.
+    """
 
     margin: Tensor
     dual: Dual
     captured: dict[int, Tensor]
+    looseness: dict[int, Tensor] = field(default_factory=dict)
+
+
+class RelaxedPoint:
+    """The average point of the relaxed network at which the bounds were attained.
+
+    A bound is attained at some values (z, h) of every neuron's input and output on its relaxation. The derivative
+    of the bound with respect to a coefficient on z is z itself, so zero probes read it off the backward pass. The
+    running average converges to the solution of the relaxation's linear program (ergodic primal recovery); where
+    it has h > relu(z), the relaxation is what the bound suffers from.
+    """
+
+    def __init__(self, program: Program, count: int) -> None:
+        self.program = program
+        make = {"dtype": program.space.dtype, "device": program.space.device, "requires_grad": True}
+        self.probes = {
+            program.parents[i][0]: torch.zeros(count, 1, program.sizes[i], **make) for i in program.graph.relus
+        }
+        self.z: dict[int, Tensor] = {}
+        self.h: dict[int, Tensor] = {}
+        self.rows: dict[int, Tensor] = {}
+
+    @torch.no_grad()
+    def add(self, state: State, captured: dict[int, Tensor], lead: Tensor, share: float) -> None:
+        """Mix in the point of the last bound; `share` is its weight in the average."""
+        place = torch.arange(len(lead), device=lead.device)
+        for i in self.program.graph.relus:
+            p = self.program.parents[i][0]
+            gradient = self.probes[p].grad
+            if gradient is None or i not in captured:
+                continue
+            z = -gradient[:, 0]
+            rows = captured[i].expand(len(lead), -1, -1)[place, lead]
+            lines = state.lines[i]
+            lift = lines.upper_bias if lines.upper_bias is not None else torch.zeros_like(z)
+            h = torch.where(rows > 0, lines.lower_slope[0] * z, lines.upper_slope[0] * z + lift)
+            for store, value in ((self.z, z), (self.h, h), (self.rows, rows.abs())):
+                store[i] = value if i not in store else store[i] + share * (value - store[i])
+            self.probes[p].grad = None
+
+    def looseness(self) -> dict[int, Tensor]:
+        return {i: self.rows[i] * (self.h[i] - self.z[i].clamp(min=0)).clamp(min=0) for i in self.z}
 
 
 @dataclass(frozen=True)
@@ -61,13 +109,22 @@ class Schedule:
     decay: float = 0.97
 
 
-def evaluate(program: Program, state: State, goal: Goal, signs: dict[int, Tensor], dual: Dual) -> Result:
-    """One backward pass with the given variables."""
+def evaluate(
+    program: Program,
+    state: State,
+    goal: Goal,
+    signs: dict[int, Tensor],
+    dual: Dual,
+    probes: dict[int, Tensor] | None = None,
+) -> Result:
+    """One backward pass with the given variables; probes are zero rows whose gradients are of interest."""
     for i in program.nonlinear:
         program.relax(state, i, dual.alpha.get(i))
     extra: dict[int, Tensor] = {
         p: (-(signs[p] * beta.clamp(min=0)))[:, None] for p, beta in dual.beta.items() if p in signs
     }
+    for p, probe in (probes or {}).items():
+        extra[p] = extra[p] + probe if p in extra else probe
     if extra and goal.rows.shape[1] > 1:
         extra = {p: e.expand(-1, goal.rows.shape[1], -1) for p, e in extra.items()}
     if goal.inputs is not None:
@@ -100,16 +157,20 @@ def optimise(
     ]
     adam = torch.optim.Adam([g for g in groups if g["params"]], betas=(0.7, 0.95))
     best: Tensor | None = None
+    relaxed = RelaxedPoint(program, goal.rows.shape[0])
     for step in range(schedule.iterations):
-        result = evaluate(program, state, goal, signs, current)
+        result = evaluate(program, state, goal, signs, current, relaxed.probes)
         margin = result.margin.detach()
         best = margin if best is None else torch.fmax(best, margin)
         lead = result.margin.amax(1)
-        if step + 1 == schedule.iterations or bool((best.amax(1) > 0).all()) or budget.expired():
+        if bool((best.amax(1) > 0).all()) or (step > 0 and budget.expired()):
             break
         adam.zero_grad()
         # solved subproblems no longer pull
         (-(lead * (best.amax(1) <= 0)).nan_to_num(0.0).sum()).backward()
+        relaxed.add(state, result.captured, margin.nan_to_num(nan=-torch.inf).argmax(1), AVERAGE)
+        if step + 1 == schedule.iterations:
+            break
         adam.step()
         for group in adam.param_groups:
             group["lr"] *= schedule.decay
@@ -120,7 +181,7 @@ def optimise(
                 b.clamp_(min=0)
     final = Dual({i: a.detach() for i, a in alpha.items()}, {p: b.detach() for p, b in beta.items()})
     kept = {i: rows.detach() for i, rows in result.captured.items()}
-    return Result(best if best is not None else result.margin.detach(), final, kept)
+    return Result(best if best is not None else result.margin.detach(), final, kept, relaxed.looseness())
 
 
 def start(program: Program, state: State) -> Dual:

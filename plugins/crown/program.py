@@ -198,15 +198,19 @@ class Program:
 
 
 def relax_rows(rows: Tensor, lines: Lines) -> tuple[list[Tensor], Tensor | None]:
-    """Rows over a nonlinear output as rows over its inputs: positive entries take the lower line."""
-    positive, negative = rows.clamp(min=0), rows.clamp(max=0)
+    """Rows over a nonlinear output as rows over its inputs: positive entries take the lower line, others the upper.
+
+    At a coefficient of zero exactly one line may count, or gradients with respect to coefficients are wrong.
+    """
+    low_side = rows > 0
     parts = [
-        positive * _per_row(low) + negative * _per_row(high)
+        rows * torch.where(low_side, _per_row(low), _per_row(high))
         for low, high in zip(lines.lower_slope, lines.upper_slope, strict=True)
     ]
     constant: Tensor | None = None
-    for share, bias in ((positive, lines.lower_bias), (negative, lines.upper_bias)):
+    for wanted, bias in ((low_side, lines.lower_bias), (~low_side, lines.upper_bias)):
         if bias is not None:
+            share = torch.where(wanted, rows, torch.zeros_like(rows))
             picked = dot(share, bias) if bias.dim() == 2 else (share * bias).sum(-1)
             constant = picked if constant is None else constant + picked
     return parts, constant

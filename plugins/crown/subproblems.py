@@ -14,10 +14,14 @@ HALF = torch.float16  # the dual is only a starting point: half precision is ple
 
 @dataclass
 class Subproblems:
-    """`signs[p]` (count, size) is +1 or -1 where neuron j of node p is fixed, 0 elsewhere."""
+    """`signs[p]` (count, size) is +1 or -1 where neuron j of node p is fixed, 0 elsewhere.
+
+    `branch` (count, candidates) are neurons to split next, best first, numbered through all nodes; -1: none left.
+    """
 
     disjunct: Tensor
     bound: Tensor
+    branch: Tensor
     signs: dict[int, Tensor]
     alpha: dict[int, Tensor]
     beta: dict[int, Tensor]
@@ -34,6 +38,7 @@ class Subproblems:
         return Subproblems(
             self.disjunct[index],
             self.bound[index],
+            self.branch[index],
             {p: s[index] for p, s in self.signs.items()},
             {i: a[index] for i, a in self.alpha.items()},
             {p: b[index] for p, b in self.beta.items()},
@@ -45,19 +50,28 @@ class Subproblems:
         beta = {p: b.to(dtype) for p, b in self.beta.items() if bool(self.signs[p].any())}
         return Dual(alpha, beta)
 
-    def with_dual(self, dual: Dual, bound: Tensor) -> Subproblems:
-        """The same subproblems with new variables and bounds."""
+    def with_dual(self, dual: Dual, bound: Tensor, branch: Tensor) -> Subproblems:
+        """The same subproblems with new variables, bounds and branching decisions."""
         alpha = {i: dual.alpha[i].to(HALF) if i in dual.alpha else a for i, a in self.alpha.items()}
         beta = {p: dual.beta[p].to(HALF) if p in dual.beta else b for p, b in self.beta.items()}
-        return Subproblems(self.disjunct, bound, self.signs, alpha, beta)
+        return Subproblems(self.disjunct, bound, branch, self.signs, alpha, beta)
 
-    def fix(self, node: Tensor, neuron: Tensor, sign: int) -> Subproblems:
-        """Every subproblem k with neuron[k] of node[k] fixed to a sign."""
-        signs = {p: s.clone() for p, s in self.signs.items()}
-        for p in signs:
-            here = (node == p).nonzero()[:, 0]
-            signs[p][here, neuron[here]] = sign
-        return Subproblems(self.disjunct, self.bound, signs, self.alpha, self.beta)
+    def with_branch(self, branch: Tensor) -> Subproblems:
+        return Subproblems(self.disjunct, self.bound, branch, self.signs, self.alpha, self.beta)
+
+    def split(self) -> Subproblems:
+        """Both children of every subproblem along its best candidate."""
+        return Subproblems.join([self._fix(1), self._fix(-1)])
+
+    def _fix(self, sign: int) -> Subproblems:
+        signs, start = {}, 0
+        for p, old in self.signs.items():
+            signs[p] = old.clone()
+            local = self.branch[:, 0] - start
+            here = ((local >= 0) & (local < old.shape[1])).nonzero()[:, 0]
+            signs[p][here, local[here]] = sign
+            start += old.shape[1]
+        return Subproblems(self.disjunct, self.bound, self.branch, signs, self.alpha, self.beta)
 
     @staticmethod
     def join(parts: list[Subproblems]) -> Subproblems:
@@ -67,6 +81,7 @@ class Subproblems:
         return Subproblems(
             torch.cat([p.disjunct for p in parts]),
             torch.cat([p.bound for p in parts]),
+            torch.cat([p.branch for p in parts]),
             {k: torch.cat([p.signs[k] for p in parts]) for k in first.signs},
             {k: torch.cat([p.alpha[k] for p in parts]) for k in first.alpha},
             {k: torch.cat([p.beta[k] for p in parts]) for k in first.beta},
