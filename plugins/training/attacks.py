@@ -1,0 +1,79 @@
+"""Gradient attacks on whole batches, for training: fast and plain, no replay, no proof."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from verifolio.property import Points, Property
+
+Objective = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Ball:
+    """The maximum-norm ball of a radius, cut with the legal range."""
+
+    epsilon: float
+    low: float = 0.0
+    high: float = 1.0
+
+    def box(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return (x - self.epsilon).clamp_min(self.low), (x + self.epsilon).clamp_max(self.high)
+
+    def uniform(self, x: Tensor, random: torch.Generator) -> Tensor:
+        lower, upper = self.box(x)
+        return lower + torch.rand(x.shape, generator=random) * (upper - lower)
+
+
+def climb(objective: Objective, x: Tensor, ball: Ball, start: Tensor, steps: int, step: float) -> Tensor:
+    """Signed-gradient ascent of a per-point objective inside the ball; the last iterate."""
+    lower, upper = ball.box(x)
+    z = start
+    for _ in range(steps):
+        z = z.detach().requires_grad_(True)
+        (slope,) = torch.autograd.grad(objective(z).sum(), z)
+        z = torch.minimum(torch.maximum(z.detach() + step * slope.sign(), lower), upper)
+    return z.detach()
+
+
+def fgsm(model: nn.Module, x: Tensor, y: Tensor, ball: Ball, random: torch.Generator) -> Tensor:
+    """One step of 1.25 epsilon from a random start (Wong, Rice and Kolter 2020)."""
+    return climb(_wrong(model, y), x, ball, ball.uniform(x, random), 1, 1.25 * ball.epsilon)
+
+
+def plain_fgsm(model: nn.Module, x: Tensor, y: Tensor, ball: Ball) -> Tensor:
+    """One step of epsilon from the input itself (Goodfellow et al. 2015)."""
+    return climb(_wrong(model, y), x, ball, x, 1, ball.epsilon)
+
+
+def pgd(model: nn.Module, x: Tensor, y: Tensor, ball: Ball, random: torch.Generator, steps: int) -> Tensor:
+    """Many small steps from a random start (Madry et al. 2018)."""
+    step = 2.5 * ball.epsilon / max(steps, 1)
+    return climb(_wrong(model, y), x, ball, ball.uniform(x, random), steps, step)
+
+
+def violate(
+    prop: Property, model: nn.Module, x: Tensor, y: Tensor, ball: Ball, random: torch.Generator, steps: int
+) -> Tensor:
+    """PGD against a property: descend the loss of its negation from a random start."""
+    with torch.no_grad():
+        before = model(x)
+
+    def objective(z: Tensor) -> Tensor:
+        return -prop.violation(points_of(model(z), z, before, x, y, ball))
+
+    return climb(objective, x, ball, ball.uniform(x, random), steps, 2.5 * ball.epsilon / max(steps, 1))
+
+
+def points_of(outputs: Tensor, z: Tensor, before: Tensor, x: Tensor, y: Tensor, ball: Ball) -> Points:
+    """A batch of image-shaped tensors as the flat points that properties read."""
+    return Points(z.flatten(1), outputs, x.flatten(1), before, y, ball.epsilon)
+
+
+def _wrong(model: nn.Module, y: Tensor) -> Objective:
+    return lambda z: functional.cross_entropy(model(z), y, reduction="none")

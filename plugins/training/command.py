@@ -1,0 +1,177 @@
+"""`verifolio train`: from data to an ONNX file that is ready to verify."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from verifolio.cli.common import AsJson, ExecutorName, Seed
+
+if TYPE_CHECKING:
+    from torch import nn
+
+    from verifolio.data import Dataset
+
+    from .setup import Choices
+    from .trainer import Say, Schedule
+
+Arch = Annotated[str, typer.Option(help="A preset such as mnist-nn, or dense:100,50.")]
+Data = Annotated[str, typer.Option(help="NAME[:SPLIT] or a file; the train split of a name by default.")]
+RegimeName = Annotated[
+    str, typer.Option(help="baseline, augment, adversarial, constraint, certified or finetune.")
+]
+Epsilon = Annotated[float, typer.Option(help="The radius, where the regime has one.")]
+
+
+def train(
+    arch: Arch,
+    data: Data,
+    output: Annotated[str, typer.Option("--output", "-o", help="The ONNX file to write.")],
+    regime: RegimeName = "baseline",
+    epsilon: Epsilon = 0.1,
+    attack: Annotated[
+        str, typer.Option(help="augment: uniform, fgsm; adversarial: fgsm, pgd; finetune: any falsifier.")
+    ] = "",
+    attack_option: Annotated[
+        list[str] | None, typer.Option(help="An option of finetune's falsifier.")
+    ] = None,
+    attack_timeout: Annotated[float, typer.Option(help="Seconds per image for finetune's falsifier.")] = 0.5,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of the attack inside training.")] = 10,
+    property_name: Annotated[
+        str, typer.Option("--property", help="constraint: what to train for.")
+    ] = "standard",
+    option: Annotated[list[str] | None, typer.Option(help="An option of the property, key=value.")] = None,
+    alpha: Annotated[float, typer.Option(help="constraint: weight of the cross-entropy.")] = 1.0,
+    beta: Annotated[float, typer.Option(help="constraint: weight of the property's loss.")] = 0.2,
+    bounder: Annotated[str, typer.Option(help="certified: interval or crown.")] = "interval",
+    share: Annotated[float, typer.Option(help="certified: share of the certified loss in the end.")] = 0.7,
+    copies: Annotated[int, typer.Option(min=1, help="augment: images added per image.")] = 2,
+    rounds: Annotated[int, typer.Option(min=1, help="finetune: rounds of attack and training.")] = 2,
+    points: Annotated[
+        int, typer.Option(min=1, help="finetune: how many training images are attacked.")
+    ] = 200,
+    epochs: Annotated[int, typer.Option(min=0, help="Passes over the data.")] = 20,
+    rate: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 1e-3,
+    batch: Annotated[int, typer.Option(min=1, help="Images per step.")] = 128,
+    limit: Annotated[int, typer.Option(min=0, help="Only the first images of the data; 0 is all.")] = 0,
+    start: Annotated[str, typer.Option(help="Start from these weights (npz).")] = "",
+    weights: Annotated[str, typer.Option(help="Also save the weights (npz).")] = "",
+    test: Annotated[str, typer.Option(help="Test data; the test split of a name by default.")] = "",
+    seed: Seed = 0,
+    executor: ExecutorName = "process",
+    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a small network and write it as ONNX; the same seed gives the same network."""
+    from verifolio.cli.output import say_json
+
+    from .architectures import build
+    from .setup import Choices, load_weights, save, save_weights
+    from .trainer import Schedule
+
+    options = tuple(option or ())
+    choices = Choices(
+        regime, epsilon, attack, steps, property_name, options, alpha, beta, bounder, share, copies
+    )
+    say = speaker(quiet or as_json)
+    learn, check = split_data(data, test, limit)
+    model = build(arch, learn.shape, learn.classes, seed)
+    if start:
+        load_weights(model, Path(start))
+    began = time.monotonic()
+    plan = Schedule(epochs, rate, batch, seed=seed)
+    extra = {"options": attack_option or [], "timeout": attack_timeout, "executor": executor}
+    more = run_regime(model, learn, choices, plan, say, rounds, points, bool(start), extra)
+    seconds = time.monotonic() - began
+    difference = save(model, Path(output), learn.shape)
+    if weights:
+        save_weights(model, Path(weights))
+    result = describe(model, learn, check, choices, seed) | more
+    result |= {"output": output, "onnx_difference": difference, "seconds": round(seconds, 3)}
+    if as_json:
+        say_json(result | {"choices": asdict(choices)})
+        return
+    show(result)
+
+
+def run_regime(
+    model: nn.Sequential,
+    learn: Dataset,
+    choices: Choices,
+    plan: Schedule,
+    say: Say,
+    rounds: int,
+    points: int,
+    started: bool,
+    extra: dict[str, Any],
+) -> dict[str, Any]:
+    """Train; what the regime has to report besides the network."""
+    from dataclasses import replace
+
+    from verifolio.options import split_pairs
+    from verifolio.property_file import choose_property
+
+    from .counterexamples import Hunt, finetune
+    from .setup import make_regime
+    from .trainer import fit, tensors
+
+    x, y = tensors(learn)
+    regime = make_regime(choices)
+    if choices.regime != "finetune" or not started:
+        fit(model, x, y, regime, plan, say)
+    if choices.regime != "finetune":
+        return {}
+    given = split_pairs(extra["options"])
+    limits = {"timeout": extra["timeout"], "seed": plan.seed, "executor": extra["executor"]}
+    hunt = Hunt(choices.attack or "pgd", given, choices.ball(), **limits)
+    slow = replace(plan, rate=plan.rate / 10, epochs=max(1, plan.epochs // 4))
+    counts = finetune(model, x, y, choose_property("classification"), hunt, slow, regime, rounds, points, say)
+    return {"counterexamples": counts}
+
+
+def split_data(data: str, test: str, limit: int) -> tuple[Dataset, Dataset]:
+    """Training and test data; a set by name has both splits, a file is its own test unless told."""
+    from verifolio.data import load_data
+    from verifolio.registry import installed
+
+    named = data in installed().datasets
+    learn = load_data(f"{data}:train" if named else data)
+    check = load_data(test or (f"{data}:test" if named else data))
+    if limit:
+        learn = learn.take(range(min(limit, len(learn))))
+    return learn, check
+
+
+def describe(
+    model: nn.Sequential, learn: Dataset, check: Dataset, choices: Choices, seed: int, most: int = 1000
+) -> dict[str, Any]:
+    """How good the network is: on the data, under attack, by intervals."""
+    from .trainer import accuracy, attacked_accuracy, certified_share, tensors
+
+    x, y = tensors(check)
+    ball = choices.ball()
+    sure = certified_share(model, x[:most], y[:most], ball)
+    return {
+        "regime": choices.regime,
+        "epsilon": choices.epsilon,
+        "train_accuracy": accuracy(model, *tensors(learn)),
+        "test_accuracy": accuracy(model, x, y),
+        "attacked_accuracy": attacked_accuracy(model, x[:most], y[:most], ball, seed),
+        "interval_accuracy": sure,
+    }
+
+
+def show(result: dict[str, Any]) -> None:
+    from verifolio.cli.output import say
+
+    for name, value in result.items():
+        say(f"{name}: {value:.6g}" if isinstance(value, float) else f"{name}: {value}")
+
+
+def speaker(quiet: bool) -> Say:
+    """Progress on standard error."""
+    return (lambda _: None) if quiet else (lambda text: typer.echo(text, err=True))

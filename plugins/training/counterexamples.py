@@ -1,0 +1,108 @@
+"""Counterexamples around training images, by any falsifier through the oracle, and retraining on them."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from verifolio.answer import Verdict
+from verifolio.export import export_onnx
+from verifolio.network import Network
+from verifolio.oracle import Oracle
+from verifolio.portfolio import single
+from verifolio.property import Property, Reference
+
+from .attacks import Ball
+from .regimes import Regime
+from .trainer import Say, Schedule, fit
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """Who looks for counterexamples, how far around each image and how long."""
+
+    falsifier: str = "pgd"
+    options: Mapping[str, object] = field(default_factory=dict)
+    ball: Ball = field(default_factory=lambda: Ball(0.1))
+    timeout: float = 0.5
+    seed: int = 0
+    executor: str = "process"
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """Counterexamples with the labels of the images they came from."""
+
+    x: Tensor
+    y: Tensor
+    asked: int
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+
+def hunt(model: nn.Sequential, x: Tensor, y: Tensor, prop: Property, plan: Hunt) -> Found:
+    """One counterexample per image where the falsifier finds one.
+
+    As in Bastani et al. 2016 the reference label is what the network predicts, so misclassified images count
+    too; what is learned is the image's own label.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "network.onnx"
+        export_onnx(model, path, tuple(x.shape[1:]))
+        network = Network.load(path)
+        with torch.no_grad():
+            predicted = torch.cat([model(p).argmax(1) for p in torch.split(x, 512)])
+        queries = [
+            prop.query([network], reference_of(image, int(label), plan.ball))
+            for image, label in zip(x, predicted, strict=True)
+        ]
+        points, labels = [], []
+        chosen = single(plan.falsifier, plan.options)
+        with Oracle(chosen, plan.executor, infer=False, timeout=plan.timeout, seed=plan.seed) as oracle:
+            for k, answer in sorted(oracle.ask_many(queries), key=lambda pair: pair[0]):
+                if answer.verdict is Verdict.SAT and answer.witness is not None:
+                    points.append(torch.from_numpy(np.array(answer.witness.x)).reshape(x.shape[1:]))
+                    labels.append(y[k])
+    if not points:
+        return Found(x[:0], y[:0], len(x))
+    return Found(torch.stack(points).to(x), torch.stack(labels), len(x))
+
+
+def reference_of(image: Tensor, label: int, ball: Ball) -> Reference:
+    flat = image.detach().double().numpy().ravel()
+    return Reference(flat, label, ball.epsilon, lower=ball.low, upper=ball.high)
+
+
+def finetune(
+    model: nn.Sequential,
+    x: Tensor,
+    y: Tensor,
+    prop: Property,
+    plan: Hunt,
+    schedule: Schedule,
+    regime: Regime,
+    rounds: int,
+    points: int,
+    say: Say,
+) -> list[int]:
+    """Rounds of attack, append, train on (Bastani et al. 2016); gives how many were found in each.
+
+    Every round attacks the original images (the first `points` of them), never the appended ones; training
+    goes on at the schedule's rate, which should be lower than before.
+    """
+    found_x, found_y, counts = x[:0], y[:0], []
+    for number in range(rounds):
+        found = hunt(model, x[:points], y[:points], prop, plan)
+        counts.append(len(found))
+        say(f"round {number + 1}/{rounds}: {len(found)} counterexamples to {found.asked} images")
+        found_x, found_y = torch.cat([found_x, found.x]), torch.cat([found_y, found.y])
+        every_x, every_y = torch.cat([x, found_x]), torch.cat([y, found_y])
+        fit(model, every_x, every_y, regime, replace(schedule, seed=schedule.seed + number + 1), say)
+    return counts

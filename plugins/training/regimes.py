@@ -1,0 +1,127 @@
+"""Training regimes: what data a network sees and what loss it minimises."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from verifolio.bounder import Bounder
+from verifolio.errors import InputError
+from verifolio.property import Property
+
+from .attacks import Ball, fgsm, pgd, plain_fgsm, points_of, violate
+
+Pair = tuple[Tensor, Tensor]
+Reference = Callable[[Tensor, Tensor], nn.Module]
+
+
+@dataclass(frozen=True)
+class Regime:
+    """Cross-entropy on the data as they are; subclasses change the data or the loss."""
+
+    name: ClassVar[str] = "baseline"
+    ball: Ball = field(default_factory=lambda: Ball(0.1))
+
+    def prepare(self, x: Tensor, y: Tensor, random: torch.Generator, ordinary: Reference) -> Pair:
+        """The training set; `ordinary(x, y)` trains a network of the same kind by cross-entropy alone."""
+        return x, y
+
+    def loss(self, model: nn.Module, x: Tensor, y: Tensor, part: float, random: torch.Generator) -> Tensor:
+        """The loss of a batch; `part` of the training is done (0 to 1)."""
+        return functional.cross_entropy(model(x), y)
+
+
+@dataclass(frozen=True)
+class Baseline(Regime):
+    """Cross-entropy."""
+
+
+@dataclass(frozen=True)
+class Augment(Regime):
+    """Each image joined by `copies` more from its ball: uniform ones, or one gradient step away.
+
+    The gradient steps are those of an ordinary network trained on the same training images.
+    """
+
+    name: ClassVar[str] = "augment"
+    kind: str = "uniform"
+    copies: int = 2
+
+    def prepare(self, x: Tensor, y: Tensor, random: torch.Generator, ordinary: Reference) -> Pair:
+        if self.kind == "uniform":
+            more = [self.ball.uniform(x, random) for _ in range(self.copies)]
+        else:
+            model = ordinary(x, y)
+            radii = [self.ball.epsilon * (k + 1) / self.copies for k in range(self.copies)]
+            more = [plain_fgsm(model, x, y, Ball(r, self.ball.low, self.ball.high)) for r in radii]
+        return torch.cat([x, *more]), y.repeat(1 + self.copies)
+
+
+@dataclass(frozen=True)
+class Adversarial(Regime):
+    """Cross-entropy at the points an attack finds: fgsm with a random start, or pgd."""
+
+    name: ClassVar[str] = "adversarial"
+    attack: str = "pgd"
+    steps: int = 10
+
+    def loss(self, model: nn.Module, x: Tensor, y: Tensor, part: float, random: torch.Generator) -> Tensor:
+        if self.attack == "fgsm":
+            z = fgsm(model, x, y, self.ball, random)
+        else:
+            z = pgd(model, x, y, self.ball, random, self.steps)
+        return functional.cross_entropy(model(z), y)
+
+
+@dataclass(frozen=True)
+class Constraint(Regime):
+    """alpha * cross-entropy + beta * the property's loss where an attack finds it largest (DL2)."""
+
+    name: ClassVar[str] = "constraint"
+    prop: Property | None = None
+    alpha: float = 1.0
+    beta: float = 0.2
+    steps: int = 10
+
+    def loss(self, model: nn.Module, x: Tensor, y: Tensor, part: float, random: torch.Generator) -> Tensor:
+        if self.prop is None:
+            raise InputError("regime constraint", "a property", "none", "--property standard")
+        z = violate(self.prop, model, x, y, self.ball, random, self.steps)
+        outputs = model(x)
+        there = points_of(model(z), z, outputs, x, y, self.ball)
+        return self.alpha * functional.cross_entropy(outputs, y) + self.beta * self.prop.loss(there).mean()
+
+
+@dataclass(frozen=True)
+class Certified(Regime):
+    """Cross-entropy mixed with that of the worst margins a bounder can show, radius and share growing."""
+
+    name: ClassVar[str] = "certified"
+    bounder: Bounder | None = None
+    share: float = 0.7
+    ramp: float = 0.6
+
+    def loss(self, model: nn.Module, x: Tensor, y: Tensor, part: float, random: torch.Generator) -> Tensor:
+        if self.bounder is None:
+            raise InputError("regime certified", "a bounder", "none", "--bounder interval")
+        grown = min(1.0, part / self.ramp)
+        outputs = model(x)
+        clean = functional.cross_entropy(outputs, y)
+        if grown == 0:
+            return clean
+        ball = Ball(self.ball.epsilon * grown, self.ball.low, self.ball.high)
+        margins = self.bounder.margins(model, *ball.box(x), label_rows(y, outputs.shape[1], x))
+        # minus the margins are upper bounds of (other score - label's score), 0 at the label itself
+        worst = functional.cross_entropy(-margins, y)
+        return (1 - self.share * grown) * clean + self.share * grown * worst
+
+
+def label_rows(y: Tensor, classes: int, like: Tensor) -> Tensor:
+    """Rows (B, K, K): the label's score minus each score."""
+    one = torch.eye(classes, device=like.device, dtype=like.dtype)
+    return one[y][:, None, :] - one[None]

@@ -1,0 +1,120 @@
+"""From words to regimes: what the options of the commands mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import nn
+
+from verifolio.bounder import Bounder
+from verifolio.errors import InputError
+from verifolio.export import export_onnx
+from verifolio.network import Network
+
+from .attacks import Ball
+from .regimes import Adversarial, Augment, Baseline, Certified, Constraint, Regime
+
+REGIMES = ("baseline", "augment", "adversarial", "constraint", "certified", "finetune")
+CLOSE = 1e-4
+
+
+@dataclass(frozen=True)
+class Choices:
+    """The regime and what it can be told."""
+
+    regime: str = "baseline"
+    epsilon: float = 0.1
+    attack: str = ""
+    steps: int = 10
+    prop: str = "standard"
+    options: tuple[str, ...] = ()
+    alpha: float = 1.0
+    beta: float = 0.2
+    bounder: str = "interval"
+    share: float = 0.7
+    copies: int = 2
+
+    def ball(self) -> Ball:
+        if not (np.isfinite(self.epsilon) and self.epsilon >= 0):
+            raise InputError("--epsilon", "a finite number, not negative", repr(self.epsilon))
+        return Ball(self.epsilon)
+
+
+def make_regime(c: Choices) -> Regime:
+    """The regime that the choices describe; `finetune` starts as the baseline."""
+    ball = c.ball()
+    if c.regime in ("baseline", "finetune"):
+        return Baseline(ball)
+    if c.regime == "augment":
+        return Augment(ball, _one_of("--attack", c.attack or "uniform", ("uniform", "fgsm")), c.copies)
+    if c.regime == "adversarial":
+        return Adversarial(ball, _one_of("--attack", c.attack or "pgd", ("fgsm", "pgd")), c.steps)
+    if c.regime == "constraint":
+        from verifolio.options import split_pairs
+        from verifolio.property_file import choose_property
+
+        prop = choose_property(c.prop, split_pairs(c.options))
+        if prop.networks != 1:
+            raise InputError("--property", "a property of one network", prop.name)
+        return Constraint(ball, prop, c.alpha, c.beta, c.steps)
+    if c.regime == "certified":
+        if not 0 <= c.share <= 1:
+            raise InputError("--share", "a number from 0 to 1", repr(c.share))
+        return Certified(ball, find_bounder(c.bounder), c.share)
+    raise InputError("--regime", f"one of {', '.join(REGIMES)}", repr(c.regime))
+
+
+def _one_of(where: str, got: str, known: Sequence[str]) -> str:
+    if got not in known:
+        raise InputError(where, f"one of {', '.join(known)}", repr(got))
+    return got
+
+
+def find_bounder(name: str) -> Bounder:
+    """A bounder that can be differentiated, by name."""
+    from verifolio.registry import installed
+
+    bounder = installed().bounders.get(name)()
+    if not bounder.differentiable:
+        able = ", ".join(b.name for b in installed().bounders if b.differentiable)
+        raise InputError("--bounder", f"a differentiable one: {able}", repr(name))
+    return bounder
+
+
+def save(model: nn.Sequential, path: Path, shape: tuple[int, ...]) -> float:
+    """Write the ONNX file and compare it with torch; gives the largest difference."""
+    export_onnx(model, path, shape, name=path.stem)
+    network = Network.load(path)
+    x = torch.rand((16, *shape), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        wanted = model(x).numpy()
+    got = np.stack([network.replay(p.numpy()) for p in x])
+    difference = float(np.abs(got - wanted).max())
+    if not difference <= CLOSE * max(1.0, float(np.abs(wanted).max())):
+        raise InputError(str(path), "what torch computes", f"a difference of {difference:.3g}", "report this")
+    return difference
+
+
+def save_weights(model: nn.Sequential, path: Path) -> None:
+    """All parameters and buffers as plain arrays."""
+    arrays = {name: value.detach().numpy() for name, value in model.state_dict().items()}
+    np.savez(path, **arrays)
+
+
+def load_weights(model: nn.Sequential, path: Path) -> None:
+    """Parameters and buffers from plain arrays of the same names and shapes."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            found = {name: torch.from_numpy(np.array(file[name])) for name in file.files}
+    except (OSError, ValueError) as error:
+        raise InputError(str(path), "weights saved by `verifolio train`", str(error)) from None
+    wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    if wanted != {name: tuple(value.shape) for name, value in found.items()}:
+        raise InputError(
+            str(path), "weights of this architecture", "others", "use the same --arch and --data"
+        )
+    model.load_state_dict(found)
