@@ -58,11 +58,20 @@ class Bounds:
         )
 
     def intersect(self, other: Bounds) -> Bounds:
-        """The tighter of two bounds that hold on the same set; margins are kept from self."""
+        """The tighter of two bounds, valid where both hold; margins are kept from self.
+
+        The result takes for granted what either does. Two different output conditions cannot both be assumed,
+        so then self is kept as it is.
+        """
+        conditions = {self.assumptions.condition, other.assumptions.condition} - {""}
+        if len(conditions) > 1:
+            return self
         nodes = self.lower.keys() | other.lower.keys()
         lower = {i: _best(np.maximum, self.lower, other.lower, i) for i in nodes}
         upper = {i: _best(np.minimum, self.upper, other.upper, i) for i in nodes}
-        return replace(self, lower=lower, upper=upper, source=f"{self.source}+{other.source}")
+        assumed = Assumptions("".join(conditions), self.assumptions.splits | other.assumptions.splits)
+        source = self.source if other.source in self.source else f"{self.source}+{other.source}"
+        return replace(self, lower=lower, upper=upper, assumptions=assumed, source=source)
 
 
 def _best(pick: np.ufunc, a: Mapping[int, Array], b: Mapping[int, Array], i: int) -> Array:
