@@ -26,7 +26,7 @@ class PropertyConformance:
 
     `query`: its counterexamples are the violations. `satisfied`: at concrete points. `loss`: 0 exactly where
     it holds. `make` gives an instance; `slack` says how close to the border float32 and float64 may disagree;
-    `epsilon` is the radius around the kit's inputs (points of the unit square with labels 0, 1 and 2). A query
+    `epsilon` is the radius around the kit's inputs, points of the unit square with labels 0, 1, 2. A query
     that has counterexamples only if the property is violated, but not at the same points, is not `pointwise`.
     """
 

@@ -160,9 +160,11 @@ class VerifierConformance:
             pytest.skip("refuses a plain box problem")
         outcomes = verifier.run_many(problems, self.context(Budget(ODD_SECONDS), *problems))
         require(1 <= len(outcomes) <= 3, f"run_many: expected up to 3 outcomes, got {len(outcomes)}")
-        for outcome, sat in zip(outcomes, (False, True, False), strict=False):
-            wrong = outcome.verdict is (Verdict.UNSAT if sat else Verdict.SAT)
-            require(not wrong, f"run_many: a wrong {outcome.verdict}")
+        for k, outcome in enumerate(outcomes):
+            require(outcome.verdict is not Verdict.UNSAT or k != 1, "run_many: a proof where there is none")
+            # a point that solves another problem of the query is as welcome
+            good = outcome.point is not None and min(miss(p, outcome.point) for p in problems) <= TOLERANCE
+            require(outcome.verdict is not Verdict.SAT or good, "run_many: SAT without a counterexample")
         if len(outcomes) < 3:
             require(outcomes[-1].point is not None, "run_many: it stopped early without a counterexample")
 

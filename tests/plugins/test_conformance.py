@@ -25,7 +25,7 @@ ELSEWHERE = {"vnnlib"}  # is about a file of its own, not about the kit's inputs
 
 
 def _tests(registry: Any, base: type) -> dict[str, type]:
-    """One test class per plugin, so that a failure names it; the unavailable are skipped, with their reason."""
+    """One test class per plugin, so that a failure names it; what is unavailable is skipped."""
     found = {}
     for cls in registry:
         if cls.name in ELSEWHERE:

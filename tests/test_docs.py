@@ -1,0 +1,156 @@
+"""Every example in the README and in docs/ runs and prints what the page says.
+
+Fences of python, console and sh are executed, page by page, in an empty folder in which `examples` is the
+project's own. `<!-- file: NAME -->` before a fence writes it to a file, `<!-- not run: REASON -->` leaves it
+out. In console output `...` stands for anything.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("README.md")])
+FENCE = re.compile(r"(?:<!-- (file|not run): (.+?) -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block: what its comment says, its language, its text, the line it starts at."""
+
+    directive: str
+    value: str
+    language: str
+    text: str
+    line: int
+
+
+def blocks(page: Path) -> list[Block]:
+    text = page.read_text(encoding="utf-8")
+    return [
+        Block(m[1] or "", m[2] or "", m[3], m[4], text[: m.start(3)].count("\n") + 1)
+        for m in FENCE.finditer(text)
+    ]
+
+
+def runnable(page: Path) -> bool:
+    return any(b.language in ("python", "console", "sh") and b.directive != "not run" for b in blocks(page))
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    return tmp_path
+
+
+def environment(place: Path) -> dict[str, str]:
+    """Commands of this interpreter first; pip works offline, into a folder of its own."""
+    return {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
+        "PYTHONSAFEPATH": "1",
+        "PYTHONPATH": str(place / "site"),
+        "OMP_NUM_THREADS": "1",
+        "PIP_TARGET": str(place / "site"),
+        "PIP_NO_DEPS": "1",
+        "PIP_NO_BUILD_ISOLATION": "0",  # pip reads the variables of its no-options the other way round
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+        "PYTEST_ADDOPTS": f"-c {os.devnull} --rootdir {place} -p no:cacheprovider",
+    }
+
+
+def shell(script: str, place: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-c", script],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        cwd=place,
+        env=environment(place),
+    )
+
+
+def pattern_of(want: str) -> str:
+    """Output as a regular expression: `...` is any text within a line, or any number of lines on its own."""
+    lines = []
+    for line in want.splitlines():
+        inner = re.escape(line).replace(r"\.\.\.", r"[^\n]*?")
+        lines.append(r"(?:[^\n]*\n)*?" if line == "..." else rf"{inner}\n")
+    return "".join(lines)
+
+
+def run_console(block: Block, place: Path) -> str:
+    """All commands in one shell; what each prints is compared with what follows it on the page."""
+    mark = "@@@@"
+    parts = re.split(r"^\$ ", block.text, flags=re.MULTILINE)[1:]
+    commands = [p.partition("\n")[0] for p in parts]
+    wanted = [p.partition("\n")[2] for p in parts]
+    # the mark keeps the exit code for a following `echo $?`
+    script = "\n".join(f'{c}\n_code=$?; echo "{mark}"; (exit $_code)' for c in commands)
+    printed = shell(script, place).stdout.split(f"{mark}\n")
+    for command, want, got in zip(commands, wanted, printed, strict=False):
+        if not re.fullmatch(pattern_of(want), got if got.endswith("\n") or not got else f"{got}\n"):
+            return f"$ {command}\nexpected:\n{want}\ngot:\n{got}"
+    return ""
+
+
+def run_block(block: Block, place: Path, before: list[str]) -> str:
+    """What went wrong, or nothing; python is collected in `before`, and run at the end of the page."""
+    if block.directive == "file":
+        target = place / block.value
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_text(block.text, encoding="utf-8")
+        return ""
+    if block.language == "console":
+        return run_console(block, place)
+    if block.language == "sh":
+        done = shell("set -e\n" + block.text, place)
+        return done.stdout if done.returncode else ""
+    before.append(block.text)
+    return ""
+
+
+def run_python(texts: list[str], place: Path) -> str:
+    """All python of a page so far, as one module: names of earlier blocks stay known."""
+    code = place / "page.py"
+    code.write_text("\n".join(texts), encoding="utf-8")
+    done = shell(f"python {code.name}", place)
+    return done.stdout if done.returncode else ""
+
+
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("page", [p for p in PAGES if runnable(p)], ids=lambda p: str(p.relative_to(ROOT)))
+def test_examples_run(page: Path, place: Path) -> None:
+    before: list[str] = []
+    for block in blocks(page):
+        wanted = block.language in ("python", "console", "sh") or block.directive == "file"
+        if block.directive == "not run" or not wanted:
+            continue
+        trouble = run_block(block, place, before)
+        assert not trouble, f"{page.relative_to(ROOT)}:{block.line}:\n{trouble}"
+    trouble = run_python(before, place) if before else ""
+    assert not trouble, f"{page.relative_to(ROOT)}:\n{trouble}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_links_lead_somewhere(page: Path) -> None:
+    targets = LINK.findall(page.read_text(encoding="utf-8"))
+    broken = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
+    assert not broken
+
+
+def test_every_page_is_in_the_index() -> None:
+    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+    missing = [
+        p.name for p in (ROOT / "docs").glob("*.md") if p.name != "README.md" and f"({p.name})" not in index
+    ]
+    assert not missing

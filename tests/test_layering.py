@@ -1,0 +1,149 @@
+"""Who may import whom: vnnlib nothing of ours, core no plugin, plugins no sibling; heavy modules are lazy."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDERS = {"core": "verifolio", "plugins": "verifolio.plugins", "vnnlib": "verifolio.vnnlib"}
+HEAVY = {"torch", "onnx", "onnxruntime", "scipy", "sklearn", "highspy", "z3", "matplotlib", "ray"}
+
+
+def sources(folder: str) -> list[Path]:
+    return sorted((ROOT / folder).rglob("*.py"))
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join([FOLDERS[parts[0]], *(p for p in parts[1:] if p != "__init__")])
+
+
+def imports(path: Path) -> Iterator[tuple[int, str]]:
+    """Line and absolute name of everything a file imports, anywhere in it."""
+    package = module_name(path).split(".")
+    package = package if path.name == "__init__.py" else package[:-1]
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = package[: len(package) - node.level + 1] if node.level else []
+            name = ".".join([*base, *([node.module] if node.module else [])])
+            yield node.lineno, name
+            yield from ((node.lineno, f"{name}.{alias.name}") for alias in node.names)
+
+
+def ours(name: str) -> bool:
+    return name == "verifolio" or name.startswith("verifolio.")
+
+
+def within(name: str, package: str) -> bool:
+    return name == package or name.startswith(package + ".")
+
+
+def test_vnnlib_stands_alone() -> None:
+    """The standard library, numpy, and itself."""
+    allowed = set(sys.stdlib_module_names) | {"numpy"}
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in sources("vnnlib")
+        for line, name in imports(path)
+        if not within(name, "verifolio.vnnlib") and name.split(".")[0] not in allowed and name != "verifolio"
+    ]
+    assert not found
+
+
+def test_core_knows_no_plugin() -> None:
+    found = [
+        f"{path.relative_to(ROOT)}:{line}: {name}"
+        for path in sources("core")
+        for line, name in imports(path)
+        if within(name, "verifolio.plugins")
+    ]
+    assert not found
+
+
+def test_plugins_know_no_sibling() -> None:
+    found = []
+    for path in sources("plugins"):
+        own = ".".join(module_name(path).split(".")[:3])
+        for line, name in imports(path):
+            if within(name, "verifolio.plugins") and name != "verifolio.plugins" and not within(name, own):
+                found.append(f"{path.relative_to(ROOT)}:{line}: {name}")
+    assert not found
+
+
+def test_core_names_no_verifier() -> None:
+    """Generic code has no case for a backend; the default portfolio is data, and where names belong."""
+    from verifolio.registry import installed
+
+    names = {cls.name for cls in installed().verifiers if cls.__module__.startswith("verifolio.plugins")}
+    found = []
+    for path in sources("core"):
+        if "testing" in path.parts:
+            continue
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Compare):
+                literals = {c.value for c in ast.walk(node) if isinstance(c, ast.Constant)}
+                if literals & names:
+                    found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {literals & names}")
+    assert not found
+
+
+@pytest.mark.parametrize("folder", ["vnnlib", "core", "plugins"])
+def test_no_forbidden_constructs(folder: str) -> None:
+    """What a reader of this code should never have to look for."""
+    found = []
+    for path in sources(folder):
+        for number, text in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
+            if any(word in text for word in ("TODO", "FIXME", "sys.path.insert", "sys.path.append", "XXX")):
+                found.append(f"{path.relative_to(ROOT)}:{number}: {text.strip()}")
+    assert not found
+
+
+@pytest.mark.parametrize("folder", ["vnnlib", "core", "plugins", "examples", "benchmarks"])
+def test_files_and_functions_stay_small(folder: str) -> None:
+    found = []
+    for path in sources(folder):
+        text = path.read_text(encoding="utf-8")
+        if len(text.splitlines()) > 450:
+            found.append(f"{path.relative_to(ROOT)}: {len(text.splitlines())} lines")
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.FunctionDef) and (node.end_lineno or 0) - node.lineno >= 60:
+                found.append(f"{path.relative_to(ROOT)}:{node.lineno}: {node.name} is longer than 60 lines")
+    assert not found
+
+
+@pytest.mark.parametrize("folder", ["vnnlib", "core", "plugins"])
+def test_every_module_says_what_it_is(folder: str) -> None:
+    silent = [p for p in sources(folder) if not ast.get_docstring(ast.parse(p.read_text(encoding="utf-8")))]
+    assert not silent
+
+
+@pytest.mark.parametrize(
+    "statement", ["import verifolio", "import verifolio.cli.main", "import verifolio.vnnlib"]
+)
+def test_imports_are_light(statement: str) -> None:
+    """A command that only prints help does not load torch; `verifolio.vnnlib` needs no part of core."""
+    code = f"import sys; {statement}; print(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    modules = {name.split(".")[0] for name in loaded.stdout.split()}
+    assert not modules & HEAVY
+
+
+def test_available_is_light() -> None:
+    """Asking every plugin whether it can be used imports no backend."""
+    code = (
+        "import sys; from verifolio.registry import installed; p = installed()\n"
+        "for r in (p.verifiers, p.bounders, p.properties, p.estimators, p.executors, p.datasets):\n"
+        "    for c in r: r.unavailable(c.name)\n"
+        "print(*sys.modules)"
+    )
+    loaded = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    modules = {name.split(".")[0] for name in loaded.stdout.split()}
+    assert not modules & {"highspy", "z3", "gurobipy", "ray", "maraboupy", "sklearn"}
