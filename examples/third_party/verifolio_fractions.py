@@ -1,4 +1,4 @@
-"""Two verifiers by a stranger: `dice` tries random points, `fractions` proves with exact rational intervals."""
+"""Two verifiers by a stranger: `dice` tries random points, `fractions` proves with exact intervals."""
 
 from __future__ import annotations
 
