@@ -39,6 +39,8 @@ def rank(program: Program, state: State, goal: Goal, signs: dict[int, Tensor], r
         if i in result.looseness:
             score = score + result.looseness[i].nan_to_num(0.0)
         parts.append(torch.where(unstable, score, torch.full_like(score, -1.0)))
+    if not parts:
+        return torch.full((len(lead), 1), -1, device=lead.device)
     score = torch.cat(parts, 1)
     best = score.topk(min(CANDIDATES, score.shape[1]), dim=1)
     return torch.where(best.values >= 0, best.indices, torch.full_like(best.indices, -1))

@@ -5,6 +5,7 @@ Shapes: values (batch, size); coefficient rows (batch or 1, rows, size).
 
 from __future__ import annotations
 
+import warnings
 from functools import singledispatch
 from typing import Any
 
@@ -129,9 +130,11 @@ class SparseLayer(Layer):
 
     def _csr(self, matrix: Any) -> Tensor:
         pointers, columns = (torch.as_tensor(a.astype(np.int64)) for a in (matrix.indptr, matrix.indices))
-        return torch.sparse_csr_tensor(
-            pointers, columns, torch.as_tensor(matrix.data), size=matrix.shape, dtype=self.space.dtype
-        ).to(self.space.device)
+        with warnings.catch_warnings():  # torch calls this layout a beta; products are all that is used of it
+            warnings.simplefilter("ignore", UserWarning)
+            return torch.sparse_csr_tensor(
+                pointers, columns, torch.as_tensor(matrix.data), size=matrix.shape, dtype=self.space.dtype
+            ).to(self.space.device)
 
     def forward(self, x: Tensor) -> Tensor:
         return (self.weight @ x.T).T + self.bias

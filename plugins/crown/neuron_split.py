@@ -14,7 +14,7 @@ from verifolio.answer import Outcome
 from verifolio.plugins.crown.branching import CANDIDATES, pick_by_trial, rank
 from verifolio.plugins.crown.input_split import Violation
 from verifolio.plugins.crown.layers import Space
-from verifolio.plugins.crown.optimise import Goal, Result, Schedule, optimise, start
+from verifolio.plugins.crown.optimise import Goal, Result, Schedule, evaluate, optimise, start
 from verifolio.plugins.crown.program import State
 from verifolio.plugins.crown.root import bound_root, open_goals
 from verifolio.plugins.crown.subproblems import HALF, Subproblems
@@ -85,11 +85,22 @@ class NeuronSplit:
             torch.arange(count, device=device),
             torch.full((count,), -torch.inf, device=device),
             torch.full((count, CANDIDATES), -1, device=device),
+            self._mix(state),
             {p: torch.zeros(count, n, dtype=torch.int8, device=device) for p, n in sizes.items()},
             {i: a.to(HALF) for i, a in start(self.program, state).alpha.items()},
             {p: torch.zeros(count, n, dtype=HALF, device=device) for p, n in sizes.items()},
         )
         return self._bound(items, ROOT_ITERATIONS)
+
+    def _mix(self, state: State) -> Tensor | None:
+        """First weights of the rows of conjunctions: mostly the row that is nearest to a proof."""
+        count, height = self.goal.rhs.shape
+        if height == 1 or not self.goal.mixable:
+            return None
+        with torch.no_grad():
+            margin = evaluate(self.program, state, self.goal, {}, start(self.program, state)).margin
+        best = torch.nn.functional.one_hot(margin.nan_to_num(nan=-torch.inf).argmax(1), height)
+        return (0.7 * best + 0.3 / height).to(HALF)
 
     def _spread(self, count: int, signs: dict[int, Tensor] | None = None) -> State:
         """The root's state repeated, with the fixed neurons' intervals cut at zero."""

@@ -23,26 +23,37 @@ AVERAGE = 0.2  # weight of the newest point in the running average
 class Goal:
     """Rows over the output (batch, rows, outputs) and over the inputs, and their right-hand sides (batch, rows).
 
-    A subproblem is done when one of its rows exceeds its right-hand side.
+    A subproblem is done when one of its rows exceeds its right-hand side; or when a convex combination of them
+    does. `mixable` says that every row is a single output, so that combining them rounds nothing.
     """
 
     rows: Tensor
     inputs: Tensor | None
     rhs: Tensor
+    mixable: bool = False
 
     def pick(self, index: Tensor) -> Goal:
-        return Goal(self.rows[index], None if self.inputs is None else self.inputs[index], self.rhs[index])
+        inputs = None if self.inputs is None else self.inputs[index]
+        return Goal(self.rows[index], inputs, self.rhs[index], self.mixable)
+
+    def mixed(self, weights: Tensor, unit: float) -> Goal:
+        """One row per subproblem: the rows combined with non-negative weights (batch, rows)."""
+        w = weights.clamp(min=0)
+        rhs = (w * self.rhs).sum(1, keepdim=True)
+        reserve = 4 * (w.shape[1] + 4) * unit * (w * self.rhs.abs()).sum(1, keepdim=True)
+        return Goal((w[:, :, None] * self.rows).sum(1, keepdim=True), None, rhs + reserve)
 
 
 @dataclass
 class Dual:
-    """The variables of the bound: lower slopes per nonlinear node, multipliers per split node (batch, size)."""
+    """The variables of the bound: lower slopes per nonlinear node, multipliers per split node (batch, size).
+
+    `mix` (batch, rows) are the weights of a conjunction's rows; None treats every row by itself.
+    """
 
     alpha: dict[int, Tensor] = field(default_factory=dict)
     beta: dict[int, Tensor] = field(default_factory=dict)
-
-    def pick(self, index: Tensor) -> Dual:
-        return Dual({i: a[index] for i, a in self.alpha.items()}, {i: b[index] for i, b in self.beta.items()})
+    mix: Tensor | None = None
 
 
 @dataclass
@@ -106,6 +117,7 @@ class Schedule:
     iterations: int = 20
     alpha_rate: float = 0.25
     beta_rate: float = 0.1
+    mix_rate: float = 0.1
     decay: float = 0.97
 
 
@@ -118,6 +130,8 @@ def evaluate(
     probes: dict[int, Tensor] | None = None,
 ) -> Result:
     """One backward pass with the given variables; probes are zero rows whose gradients are of interest."""
+    if dual.mix is not None:
+        goal = goal.mixed(dual.mix, program.space.unit)
     for i in program.nonlinear:
         program.relax(state, i, dual.alpha.get(i))
     extra: dict[int, Tensor] = {
@@ -150,12 +164,17 @@ def optimise(
     """
     alpha = {i: a.clone().requires_grad_() for i, a in dual.alpha.items()}
     beta = {p: b.clone().requires_grad_() for p, b in dual.beta.items() if p in signs}
-    current = Dual(alpha, beta)
+    mix = None if dual.mix is None else dual.mix.clone().requires_grad_()
+    current = Dual(alpha, beta, mix)
     groups = [
         {"params": list(alpha.values()), "lr": schedule.alpha_rate},
         {"params": list(beta.values()), "lr": schedule.beta_rate},
+        {"params": [] if mix is None else [mix], "lr": schedule.mix_rate},
     ]
-    adam = torch.optim.Adam([g for g in groups if g["params"]], betas=(0.7, 0.95))
+    groups = [g for g in groups if g["params"]]
+    if not groups:  # nothing is relaxed: the bound is exact up to rounding
+        return evaluate(program, state, goal, signs, Dual())
+    adam = torch.optim.Adam(groups, betas=(0.7, 0.95))
     best: Tensor | None = None
     relaxed = RelaxedPoint(program, goal.rows.shape[0])
     for step in range(schedule.iterations):
@@ -179,7 +198,13 @@ def optimise(
                 a.clamp_(0, 1)
             for b in beta.values():
                 b.clamp_(min=0)
-    final = Dual({i: a.detach() for i, a in alpha.items()}, {p: b.detach() for p, b in beta.items()})
+            if mix is not None:
+                mix.clamp_(min=0).div_(mix.sum(1, keepdim=True).clamp(min=1e-6))
+    final = Dual(
+        {i: a.detach() for i, a in alpha.items()},
+        {p: b.detach() for p, b in beta.items()},
+        None if mix is None else mix.detach(),
+    )
     kept = {i: rows.detach() for i, rows in result.captured.items()}
     return Result(best if best is not None else result.margin.detach(), final, kept, relaxed.looseness())
 

@@ -71,7 +71,7 @@ def shrink(problem: Problem, root: Root) -> Root:
     program = Program(small.graph, space)
     state = sweep(program, root.state.region, Effort(tighten=False), known=small.known)
     rows = torch.eye(count * height, dtype=space.dtype, device=space.device).reshape(count, height, -1)
-    return Root(program, state, Goal(rows, None, goal.rhs), root.disjuncts)
+    return Root(program, state, Goal(rows, None, goal.rhs, mixable=True), root.disjuncts)
 
 
 def open_goals(margin: Tensor) -> Tensor:

@@ -43,10 +43,10 @@ def sweep(
         program.forward(state, node)
         if known is not None and node in known:
             state.interval[node] = tighter(state.interval[node], known[node])
+        program.relax(state, node)  # before refining it: a nonlinear node's own bounds use its own lines
         in_time = budget is None or not budget.expired()
         if effort.tighten and in_time and node in program.before and program.mixing[node] > 1:
             refine(program, state, node, effort)
-        program.relax(state, node)
     return state
 
 
@@ -98,7 +98,7 @@ def ascend(program: Program, state: State, node: int, rows: Tensor, steps: int, 
             bound = program.lower(state, node, rows)
             loss = -bound.nan_to_num(0.0).sum()
         best = bound.detach() if best is None else torch.fmax(best, bound.detach())
-        if step == steps:
+        if step == steps or not loss.requires_grad:  # the rows may not feel any relaxed neuron
             break
         adam.zero_grad()
         loss.backward()
