@@ -24,7 +24,8 @@ except ImportError:
     _boxes = None  # type: ignore[assignment]
 
 Array = NDArray[np.float64]
-MAX_KERNEL_INPUTS = 64
+MAX_KERNEL_INPUTS = 128
+MAX_KERNEL_NEURONS = 4000
 
 
 @dataclass
@@ -158,10 +159,13 @@ class TensorEngine:
         return Findings(closed, score, corner, np.where(closed, np.inf, best.min(1)))
 
 
+def kernel_applies(problem: Problem) -> bool:
+    """Whether the compiled kernel exists and can handle the problem."""
+    plain = problem.domain.ball is None or problem.domain.ball.norm == np.inf
+    small = problem.graph.input_size <= MAX_KERNEL_INPUTS and problem.graph.neurons <= MAX_KERNEL_NEURONS
+    return _boxes is not None and plain and small and make_blocks(problem.graph) is not None
+
+
 def make_engine(problem: Problem, threads: int, device: str = "cpu") -> BoxEngine:
     """The fastest engine that can handle the problem."""
-    plain = problem.domain.ball is None or problem.domain.ball.norm == np.inf
-    small = problem.graph.input_size <= MAX_KERNEL_INPUTS
-    if _boxes is not None and plain and small and make_blocks(problem.graph) is not None:
-        return KernelEngine(problem, threads)
-    return TensorEngine(problem, device)
+    return KernelEngine(problem, threads) if kernel_applies(problem) else TensorEngine(problem, device)

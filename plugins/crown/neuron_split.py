@@ -14,6 +14,7 @@ from verifolio.answer import Outcome
 from verifolio.plugins.crown.branching import CANDIDATES, pick_by_trial, rank
 from verifolio.plugins.crown.input_split import Violation
 from verifolio.plugins.crown.layers import Space
+from verifolio.plugins.crown.leaf import LeafSolver
 from verifolio.plugins.crown.optimise import Goal, Result, Schedule, evaluate, optimise, start
 from verifolio.plugins.crown.program import State
 from verifolio.plugins.crown.root import bound_root, open_goals
@@ -53,6 +54,7 @@ class NeuronSplit:
         self.relu_inputs = tuple(self.program.parents[i][0] for i in graph.relus)
         self.counts = Counts()
         self.stack: list[Subproblems] = []
+        self.leaf_solver: LeafSolver | None = None
 
     def run(self) -> Outcome:
         if not len(self.root.disjuncts):
@@ -119,16 +121,30 @@ class NeuronSplit:
         items = self._take()
         leaves = items.branch[:, 0] < 0
         if bool(leaves.any()):
-            self.counts.stuck += int(leaves.sum())
+            point = self._finish(items.pick(leaves.nonzero()[:, 0]))
             items = items.pick((~leaves).nonzero()[:, 0])
-            if not len(items):
-                return None
+            if point is not None or not len(items):
+                return point
         items = pick_by_trial(items, self._trial, TRIAL_CHILDREN)
         children, point = self._bound(items.split(), self.options.iterations)
         self.counts.domains += 2 * len(items)
         if len(children):
             self.stack.append(children.pick(children.bound.argsort(descending=True)))
         return point
+
+    def _finish(self, leaves: Subproblems) -> Array | None:
+        """Decide subproblems that have nothing left to split; those that stay open are counted."""
+        if not self.goal.mixable:
+            self.counts.stuck += len(leaves)
+            return None
+        if self.leaf_solver is None:
+            self.leaf_solver = LeafSolver(self.root)
+        for k in range(len(leaves)):
+            proved, point = self.leaf_solver.solve(leaves.pick(slice(k, k + 1)))
+            if not proved and point is not None and self.context.check(point):
+                return point
+            self.counts.stuck += not proved
+        return None
 
     def _bound(self, items: Subproblems, iterations: int) -> tuple[Subproblems, Array | None]:
         """The subproblems that stay open, with their new bounds and branching candidates; perhaps a witness."""

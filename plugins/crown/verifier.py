@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
 
@@ -13,6 +14,9 @@ from verifolio.verifier import Context, Verifier
 from verifolio.vnnlib import Rows
 
 FEW_INPUTS = 12
+SOME_INPUTS = 64
+BRIEFLY = 10.0  # seconds
+Search = Callable[[Problem, Context], Outcome]
 
 
 @dataclass(frozen=True)
@@ -21,7 +25,7 @@ class CrownOptions:
 
     split: Literal["auto", "input", "neuron", "none"] = "auto"
     batch: int = 0
-    iterations: int = 20
+    iterations: int = 12
     steps: int = 10
     memory: int = 1 << 30
 
@@ -44,17 +48,38 @@ class Crown(Verifier):
         problem = absorb_input_rows(problem)
         if any(rows.count == 0 for rows in problem.disjuncts):
             return _anywhere(problem, context)
-        if self._splits_inputs(problem):
-            return self._on_inputs(problem, context)
+        outcome = Outcome.unknown("nothing was tried")
+        for search in self._plan(problem, context):
+            outcome = search(problem, context)
+            if outcome.verdict.decided or context.budget.expired():
+                break
+        return outcome
+
+    def _plan(self, problem: Problem, context: Context) -> list[Search]:
+        """What to branch on, in order. The box kernel is so quick that it goes first wherever it applies."""
+        from verifolio.plugins.crown.boxes import kernel_applies
+
+        if self.options.split == "input":
+            return [self._on_inputs]
+        if self.options.split in ("neuron", "none"):
+            return [self._on_neurons]
+        wide = int((problem.domain.upper > problem.domain.lower).sum())
+        if wide <= FEW_INPUTS:
+            return [self._on_inputs]
+        if kernel_applies(problem):
+            return [self._on_inputs_briefly, self._on_neurons]
+        if not problem.graph.piecewise_linear and wide <= SOME_INPUTS:
+            return [self._on_neurons, self._on_inputs]
+        return [self._on_neurons]
+
+    def _on_neurons(self, problem: Problem, context: Context) -> Outcome:
         from verifolio.plugins.crown.neuron_split import NeuronSplit
 
         return NeuronSplit(problem, context, self.options).run()
 
-    def _splits_inputs(self, problem: Problem) -> bool:
-        if self.options.split != "auto":
-            return self.options.split == "input"
-        wide = int((problem.domain.upper > problem.domain.lower).sum())
-        return wide <= FEW_INPUTS
+    def _on_inputs_briefly(self, problem: Problem, context: Context) -> Outcome:
+        share = context.budget.share(min(BRIEFLY, context.budget.remaining / 5))
+        return self._on_inputs(problem, replace(context, budget=share))
 
     def _on_inputs(self, problem: Problem, context: Context) -> Outcome:
         from verifolio.plugins.crown.boxes import KernelEngine, make_engine

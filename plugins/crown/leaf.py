@@ -1,0 +1,141 @@
+"""The exact finish: a subproblem whose neurons are all fixed or stable is a linear program.
+
+The program's multipliers are only hints. They go back into the bound as split multipliers and row weights, in
+float64 with its own rounding errors; that bound is the proof. A feasible point is only a candidate for replay.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from scipy import sparse
+from scipy.optimize import linprog
+
+from verifolio.graph import Constant, Graph, Relu
+from verifolio.graph.matrix import linear_part, offset
+from verifolio.plugins.crown.layers import Space
+from verifolio.plugins.crown.optimise import Dual, evaluate
+from verifolio.plugins.crown.program import Program, State
+from verifolio.plugins.crown.region import Region
+from verifolio.plugins.crown.root import Root
+from verifolio.plugins.crown.subproblems import Subproblems
+
+Array = NDArray[np.float64]
+
+
+class LeafSolver:
+    """Decides leaves of the search on one (compressed, piecewise-linear) root."""
+
+    def __init__(self, root: Root) -> None:
+        self.root, self.graph = root, root.program.graph
+        self.program = Program(self.graph, Space(torch.float64, str(root.program.space.device)))
+        region = root.state.region
+        balls = region.balls
+        if balls is not None:
+            balls = type(balls)(balls.centre.double(), balls.radius.double(), balls.norm)
+        self.region = Region(region.lower.double(), region.upper.double(), balls)
+
+    def solve(self, leaf: Subproblems) -> tuple[bool, Array | None]:
+        """(proved impossible, candidate point) of a single subproblem."""
+        signs = {p: s[0].cpu().numpy() for p, s in leaf.signs.items()}
+        fixed, rows, rhs = self._system(signs, leaf)
+        low, high = (t[0].cpu().numpy() for t in (self.region.lower, self.region.upper))
+        count = rows[0].shape[0]
+        matrix = np.block([[rows[0], -np.ones((count, 1))], [fixed[0], np.zeros((len(fixed[0]), 1))]])
+        limits = np.concatenate([rhs - rows[1], -fixed[1]])
+        cost = np.r_[np.zeros(len(low)), 1.0]
+        bounds = [*zip(low, high, strict=True), (None, None)]
+        found = linprog(cost, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs")
+        if found.status not in (0, 2):
+            return False, None
+        if found.status == 2:  # the fixed phases alone contradict each other: minimise their violation instead
+            return self._prove_infeasible(leaf, signs, fixed, low, high), None
+        duals = -np.asarray(found.ineqlin.marginals)
+        point = np.clip(found.x[:-1], low, high)
+        return self._proves(leaf, signs, duals[:count], duals[count:]), point
+
+    def _prove_infeasible(
+        self, leaf: Subproblems, signs: dict[int, NDArray[np.int8]], fixed: tuple[Array, Array], low: Array, high: Array
+    ) -> bool:
+        matrix = np.c_[fixed[0], -np.ones(len(fixed[0]))]
+        bounds = [*zip(low, high, strict=True), (None, None)]
+        found = linprog(np.r_[np.zeros(len(low)), 1.0], A_ub=matrix, b_ub=-fixed[1], bounds=bounds, method="highs")
+        if found.status != 0 or not found.fun > 0:
+            return False
+        duals = -np.asarray(found.ineqlin.marginals)
+        size = self.root.goal.rhs.shape[1]
+        span = float(self.root.goal.rhs.abs().max()) + 1.0
+        # large multipliers outweigh whatever the output rows contribute
+        return self._proves(leaf, signs, np.full(size, 1.0 / size), duals * (1e3 * span / found.fun))
+
+    @torch.no_grad()
+    def _proves(self, leaf: Subproblems, signs: dict[int, NDArray[np.int8]], mix: Array, duals: Array) -> bool:
+        """Whether the bound with these multipliers is positive, all rounding included."""
+        beta, start = {}, 0
+        for p, sign in signs.items():
+            count = int((sign != 0).sum())
+            value = np.zeros(len(sign))
+            value[sign != 0] = np.maximum(duals[start : start + count], 0)
+            beta[p] = torch.as_tensor(value[None])
+            start += count
+        state = self._state(signs)
+        goal = self.root.goal.pick(leaf.disjunct)
+        wide = type(goal)(goal.rows.double(), None, goal.rhs.double(), goal.mixable)
+        tensors = {p: torch.as_tensor(s[None].astype(np.float64)) for p, s in signs.items()}
+        dual = Dual({}, beta, torch.as_tensor(np.maximum(mix, 0)[None]))
+        return bool((evaluate(self.program, state, wide, tensors, dual).margin > 0).any())
+
+    def _state(self, signs: dict[int, NDArray[np.int8]]) -> State:
+        state = self.program.enter(self.region)
+        for node in range(1, self.graph.output + 1):
+            self.program.forward(state, node)
+            if node in self.program.before:
+                low, high = (t[:1].double() for t in self.root.state.interval[node])
+                if node in signs:
+                    sign = torch.as_tensor(signs[node][None])
+                    low = torch.where(sign > 0, low.clamp(min=0), low)
+                    high = torch.where(sign < 0, high.clamp(max=0), high)
+                state.interval[node] = (low, high)
+            self.program.relax(state, node)
+        return state
+
+    def _system(
+        self, signs: dict[int, NDArray[np.int8]], leaf: Subproblems
+    ) -> tuple[tuple[Array, Array], tuple[Array, Array], Array]:
+        """Affine forms over x: -sign z of every fixed neuron, the goal's rows; and the right-hand sides."""
+        forms = affine_forms(self.graph, signs, self.root.state)
+        weights, offsets = [], []
+        for p, sign in signs.items():
+            j = np.flatnonzero(sign)
+            weights.append(-sign[j, None] * forms[p][0][j])
+            offsets.append(-sign[j] * forms[p][1][j])
+        goal = self.root.goal.pick(leaf.disjunct)
+        on_output = goal.rows[0].double().cpu().numpy()
+        matrix, bias = forms[self.graph.output]
+        fixed = (np.concatenate(weights), np.concatenate(offsets))
+        return fixed, (on_output @ matrix, on_output @ bias), goal.rhs[0].double().cpu().numpy()
+
+
+def affine_forms(graph: Graph, signs: dict[int, NDArray[np.int8]], state: State) -> list[tuple[Array, Array]]:
+    """Every node as (matrix, bias) over x, with each ReLU in the phase that its sign or its interval says."""
+    n = graph.input_size
+    forms: list[tuple[Array, Array]] = [(np.eye(n), np.zeros(n))]
+    for node in graph.nodes[1 : graph.output + 1]:
+        parents = [forms[p] for p in node.parents]
+        if isinstance(node.op, Relu):
+            p = node.parents[0]
+            active = (signs[p] > 0) | ((signs[p] == 0) & (state.interval[p][0][0].cpu().numpy() >= 0))
+            forms.append((parents[0][0] * active[:, None], parents[0][1] * active))
+        elif isinstance(node.op, Constant):
+            forms.append((np.zeros((node.op.size, n)), node.op.value))
+        else:
+            maps = linear_part(node.op, tuple(len(b) for _, b in parents))
+            matrix = sum(_dense(m @ w) for m, (w, _) in zip(maps, parents, strict=True))
+            bias = offset(node.op) + sum(m @ b for m, (_, b) in zip(maps, parents, strict=True))
+            forms.append((np.asarray(matrix), np.asarray(bias)))
+    return forms
+
+
+def _dense(matrix: Array | sparse.csr_array) -> Array:
+    return matrix.toarray() if sparse.issparse(matrix) else np.asarray(matrix)
