@@ -19,6 +19,7 @@ from .search import KNOWN, Critical, Question, Status, Step, conflict, keep_quer
 from .squeeze import Proved, Squeezed, SqueezeTask, run_squeeze, verdict_of
 
 LEAST = 0.2  # seconds; a shorter query is not worth asking
+EASY = 8.0  # a proof was easy if so many times its seconds are left
 SURE = 0.9  # a proof this part of the tolerance below the upper side closes the bracket
 
 
@@ -33,7 +34,7 @@ class BracketOptions:
 
     quick: float = 8.0
     radii: int = 12
-    share: float = 0.4
+    share: float = 0.5
     neurons: int = 40
 
 
@@ -69,7 +70,8 @@ class _Bracketing:
         self.best: Step | None = None
         self.flags: set[Flag] = set()
         self.unstable: int | None = None
-        self.failures: list[tuple[float, float]] = []  # (radius, seconds) without an answer
+        self.failures: dict[float, float] = {}  # radii without an answer, and the seconds they took
+        self.effort = 0.0  # seconds of the last proof by a query
         self.steps: list[Step] = []
         self.before = 0.0
         self.started = time.monotonic()
@@ -101,8 +103,10 @@ class _Bracketing:
         for step in self.question.history:
             self.lower = max(self.lower, step.proved or 0.0)
             self.before = max(self.before, step.elapsed)
-            if step.kind == "query" and not step.verdict.decided:
-                self.failures.append((step.radius, step.seconds))
+            if step.kind == "query" and step.verdict is Verdict.UNSAT:
+                self.effort = step.seconds
+            elif step.kind == "query" and not step.verdict.decided:
+                self.failures[step.radius] = step.seconds
         known = [s for s in self.question.history if s.witness is not None and s.distance is not None]
         for step in sorted(known, key=lambda s: s.distance or 0.0):
             if step.witness is None:
@@ -184,43 +188,52 @@ class _Bracketing:
 
     def divide(self) -> None:
         """Queries between the two sides until they meet, or the budget is spent."""
-        doublings = 0
-        while not self.closed and self.left > LEAST:
-            radius, share = self._next(doublings)
+        hits = 0
+        while not self.closed and self.left > max(LEAST, self.effort / 2):
+            radius = self._next(hits)
+            if radius is None:
+                return
+            share = self.options.share if not self.failures else (1 + self.options.share) / 2
+            share = share if self.left > 2 * self.effort else 1.0  # the last try gets all
             timeout = min(self.question.timeout, max(LEAST, self.left * share))
             query = self.family.query(radius)
             keep_query(self.question.keep, query)
             answer, before = self.oracle.ask(query, timeout), self.upper
-            step = make_step(self.family, radius, answer, timeout, self.elapsed)
-            self._note(step, answer.witness)
+            self._note(make_step(self.family, radius, answer, timeout, self.elapsed), answer.witness)
             if answer.verdict is Verdict.SAT:
-                doublings += 1
+                hits += 1
                 if before - self.upper > self.question.tolerance and not self.closed:
                     self._squeeze(self.options.quick / 4)  # the new point can be moved closer
             elif answer.verdict is Verdict.UNSAT:
-                doublings = 0
+                hits, self.effort = 0, answer.seconds
             else:
-                self.failures.append((radius, answer.seconds))
-                if share == 1.0:
-                    return
+                self.failures[radius] = answer.seconds
 
-    def _next(self, doublings: int) -> tuple[float, float]:
-        """The next radius and the part of the remaining time it may take.
+    def _next(self, hits: int) -> float | None:
+        """The next radius, None where nothing is left to gain.
 
-        The attack's point is mostly the closest there is: a proof just below it closes the bracket, so that
-        is asked first. A radius that ran out of time blocks everything above it, and the search goes on
-        below, where proofs are quicker; what is left in the end goes to the largest radius once more.
+        The attack's point is mostly the closest there is, so a proof just below it closes the bracket: that
+        is asked as soon as the last proof was easy, else half the way. Above a radius that had no answer
+        proofs are harder still, so the search goes on below it.
         """
         tolerance = self.question.tolerance
-        blocked = min((r for r, _ in self.failures if r > self.lower), default=math.inf)
-        if math.isinf(blocked):
-            reach = SURE * tolerance * 2**doublings
-            radius = self.top if math.isinf(self.upper) else self.ceiling - reach
-            radius = max(radius, (self.lower + self.ceiling) / 2)
-            return radius, self.options.share
-        if blocked - self.lower > tolerance / 4:
-            return self.lower + (blocked - self.lower) / 2, self.options.share
-        return blocked, 1.0
+        failed = min((r for r in self.failures if r > self.lower), default=math.inf)
+        if math.isfinite(failed):
+            return None if failed - self.lower <= tolerance / 4 else self._below(failed)
+        target = self.ceiling
+        if math.isfinite(self.upper):
+            target = max(self.ceiling - SURE * tolerance * 2**hits, (self.lower + self.ceiling) / 2)
+        easy = self.effort > 0 and self.left >= EASY * self.effort
+        far = target - self.lower > 2 * tolerance
+        return (self.lower + target) / 2 if far and not easy else target
+
+    def _below(self, failed: float) -> float:
+        """A radius whose proof should take a third of what is left, if times grow exponentially."""
+        quick, slow = max(self.effort, LEAST), max(2 * self.failures[failed], 4 * LEAST)
+        part = 0.5
+        if math.isfinite(self.left) and slow > quick:
+            part = math.log(max(self.left / 3, LEAST) / quick) / math.log(slow / quick)
+        return self.lower + (failed - self.lower) * min(max(part, 0.2), 0.8)
 
     def _note(self, step: Step, witness: Witness | None) -> None:
         self.steps.append(step)

@@ -25,6 +25,7 @@ from .family import Family
 Array = NDArray[np.float64]
 ROUNDS = 8
 GAIN = 0.1  # attacks stop when they gain less than this part of the tolerance
+BACK = 0.7  # of the way between both sides
 STOP = 0.9  # of the time; the rest is for judging
 
 
@@ -113,31 +114,29 @@ class _Squeeze:
 
         if unattackable(self.template) is not None:
             return
-        failed, count = self.lower, max(4, self.task.radii * 2 // 3)
+        failed, count, idle = self.lower, max(4, self.task.radii * 2 // 3), 0
         for k in range(ROUNDS):
             span, before = self.upper - failed, self.upper
-            # early rounds look widely; later ones just below the best point
+            # the first round looks widely; later ones just below the best point
             radii = failed + span * (np.linspace(0.1, 0.97, count) ** (1.0 if k else 2.0))
-            effort = AttackSettings(rounds=2 if k < 2 else 3, restarts=8, steps=40, samples=0, few_inputs=0)
-            hints = [] if self.best is None else [self.best.x.astype(np.float64)]
+            effort = AttackSettings(rounds=2 + k // 2, restarts=8, steps=40, samples=0, few_inputs=0)
             results = attack_many(
                 self.problems(radii),
                 lambda _, x: self.offer(x),
-                self.budget.share(self.budget.seconds * 0.6),
+                self.budget.share(self.budget.seconds * 0.6 - self.budget.elapsed),
                 effort,
                 seed=self.task.seed + k,
-                candidates=hints,
+                candidates=[] if self.best is None else [self.best.x.astype(np.float64)],
                 device=self.task.device,
             )
             self._pull()
             missed = [r for r, a in zip(radii, results, strict=True) if a.point is None and r < self.upper]
             failed = max([failed, *missed])
             gained = before - self.upper
-            if self.budget.elapsed > 0.6 * self.budget.seconds or self.budget.expired():
-                return
-            if k and (
-                gained < GAIN * self.task.tolerance or self.upper - failed < GAIN * self.task.tolerance
-            ):
+            idle = 0 if k == 0 or gained >= GAIN * self.task.tolerance else idle + 1
+            if self.upper - failed < GAIN * self.task.tolerance:
+                failed = self.lower + (self.upper - self.lower) * BACK  # failures prove nothing: look again
+            if idle > 1 or self.budget.elapsed > 0.6 * self.budget.seconds or self.budget.expired():
                 return
 
     def _pull(self) -> None:

@@ -212,8 +212,8 @@ def test_a_tie_is_a_counterexample_and_flagged(make_network: Make, inline: Oracl
     )
     family = Family(network, np.array([0.25]), 0, high=2.0)
     found = Bracket().run(Question(family, tolerance=1e-3, budget=10), inline)
-    assert found.upper == pytest.approx(0.75, abs=1e-6)
-    assert found.lower <= 0.75
+    assert found.upper == pytest.approx(0.75, abs=1e-3)
+    assert found.lower <= 0.75 <= found.upper
     assert Flag.TIE in found.flags
 
 

@@ -1,0 +1,241 @@
+"""Whole distributions from the command line: tables, resuming, errors."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import re
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import IO
+
+import numpy as np
+import pytest
+
+from verifolio.cli.main import run as cli
+from verifolio.data import Dataset
+from verifolio.errors import SoundnessAlarm, UnknownPlugin
+from verifolio.network import Network
+from verifolio.oracle import Oracle
+from verifolio.plugins.distribution import run as running
+from verifolio.plugins.distribution.ledger import Ledger
+from verifolio.plugins.distribution.run import Distribution, Setting, make_items
+from verifolio.plugins.distribution.search import Critical, Question, Status
+from verifolio.plugins.distribution.table import COLUMNS, Row, read_csv, write_csv, write_verona
+
+NETWORKS = Path(__file__).resolve().parents[3] / "examples" / "networks"
+PROGRESS = re.compile(r"\d+/\d+ ")
+DENSE = str(NETWORKS / "digits_dense.onnx")
+
+
+def points(*values: tuple[float, float], labels: tuple[int, ...] = ()) -> Dataset:
+    raw = np.array(values)
+    return Dataset("points", "test", raw, np.array(labels or (0,) * len(raw), np.int64), (1, 1, 2), 2)
+
+
+def plan(network: Network, data: Dataset, ledger: Ledger, oracle: Oracle, **more: object) -> Distribution:
+    setting = Setting(**{"budget": 20.0, **more})  # type: ignore[arg-type]
+    return Distribution(setting, make_items([network], [(data, range(len(data)))]), oracle, ledger)
+
+
+def test_ten_digits_take_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    store, table, verona = (str(tmp_path / n) for n in ("run.db", "out.csv", "verona.csv"))
+    arguments = ["distribution", DENSE, "--data", "digits:test", "--indices", "0:10", "--store", store]
+    begin = time.monotonic()
+    assert cli([*arguments, "--csv", table, "--verona", verona, "--tolerance", "0.005"]) == 0
+    seconds = time.monotonic() - begin
+    print(f"10 digits: {seconds:.1f} s")
+    lines = list(csv.reader(Path(table).read_text().splitlines()))
+    assert tuple(lines[0]) == COLUMNS
+    assert len(lines) == 11
+    for line in lines[1:]:
+        row = dict(zip(COLUMNS, line, strict=True))
+        if row["status"] == "misclassified":
+            assert row["lower"] == row["upper"] == row["gap"] == ""
+            assert row["label"] != row["predicted"]
+        else:
+            assert row["status"] == "closed"
+            assert 0 <= float(row["lower"]) < float(row["upper"]) <= float(row["lower"]) + 0.005
+    assert len(read_csv(Path(verona))) == sum(line[8] == "closed" for line in lines)
+    before = Path(table).read_text()
+    capsys.readouterr()
+    assert cli([*arguments, "--csv", table, "--tolerance", "0.005", "--json"]) == 0
+    assert Path(table).read_text() == before  # nothing was asked again
+    shown = json.loads(capsys.readouterr().out)
+    assert len(shown["rows"]) == 10
+    assert shown["summary"][0]["closed"] == shown["summary"][0]["measured"]
+
+
+def test_a_grid_from_the_command_line(tmp_path: Path) -> None:
+    arguments = [
+        "distribution",
+        DENSE,
+        "--data",
+        "digits:test",
+        "--indices",
+        "1,4",
+        "--csv",
+        str(tmp_path / "g.csv"),
+    ]
+    grid = ["--epsilons", "0.01:0.2:0.01", "--k", "2", "--keep-queries", str(tmp_path / "queries")]
+    assert cli([*arguments, *grid]) == 0
+    rows = read_csv(tmp_path / "g.csv")
+    assert [(r.lower, r.upper) for r in rows] == [(0.02, 0.03), (0.07, 0.08)]
+    assert len(list((tmp_path / "queries").glob("*.vnnlib"))) == sum(r.queries for r in rows)
+
+
+def progress(stream: IO[str], count: int) -> list[str]:
+    """The next lines of progress, whatever is said in between."""
+    lines = (line for line in stream if PROGRESS.match(line))
+    return [next(lines) for _ in range(count)]
+
+
+def test_killed_at_any_moment_it_continues(tmp_path: Path) -> None:
+    store, table = tmp_path / "run.db", tmp_path / "out.csv"
+    arguments = ["distribution", DENSE, "--data", "digits:test", "--indices", "0:4", "--tolerance", "0.005"]
+    code = "from verifolio.cli.main import main; main()"
+    command = [sys.executable, "-c", code, *arguments, "--store", str(store), "--csv", str(table)]
+    environment = os.environ | {"PYTHONSAFEPATH": "1", "OMP_NUM_THREADS": "1"}
+    first = subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, process_group=0)
+    assert first.stderr is not None
+    said = progress(first.stderr, 2)
+    os.killpg(first.pid, signal.SIGKILL)
+    first.wait()
+    first.stderr.close()
+    assert said[0].startswith("1/4 digits_dense.onnx test 0: [")
+    with closing(sqlite3.connect(store)) as connection:
+        sql = "SELECT image_id, seconds FROM distribution_items ORDER BY position"
+        done = connection.execute(sql).fetchall()
+    assert 2 <= len(done) < 4
+    second = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert second.returncode == 0, second.stderr
+    assert f"{len(done) + 1}/4 " in second.stderr
+    assert f"{len(done)}/4 " not in second.stderr
+    rows = read_csv(table)
+    assert [r.image_id for r in rows] == list(range(4))
+    kept = {r.image_id: r.seconds for r in rows}
+    assert all(kept[i] == pytest.approx(s, abs=1e-3) for i, s in done)
+
+
+def test_a_smaller_tolerance_starts_from_what_is_known(plane: Network, tmp_path: Path) -> None:
+    data = points((0.2, 0.3))
+    with Oracle(executor="inline") as oracle, Ledger(tmp_path / "run.db") as ledger:
+        first = plan(plane, data, ledger, oracle, tolerance=0.1).run()[0]
+        second = plan(plane, data, ledger, oracle, tolerance=0.01).run()[0]
+        assert len(ledger.runs()) == 2
+    assert first.lower is not None and second.lower is not None
+    assert first.lower <= second.lower <= 0.25 <= (second.upper or 0) + 1e-6
+    assert (second.gap or 1) <= 0.01
+
+
+def test_misclassified_inputs_have_no_bracket_unless_the_prediction_is_the_reference(plane: Network) -> None:
+    data = points((0.2, 0.3), (0.9, 0.6), labels=(0, 0))
+    with Oracle(executor="inline") as oracle, Ledger() as ledger:
+        rows = plan(plane, data, ledger, oracle).run()
+        again = plan(plane, data, ledger, oracle, reference="predicted").run()
+    assert [r.status for r in rows] == [Status.CLOSED, Status.MISCLASSIFIED]
+    assert (rows[1].lower, rows[1].upper, rows[1].predicted) == (None, None, 1)
+    assert again[1].status is Status.CLOSED
+    assert again[1].upper == pytest.approx(0.25, abs=2e-3)
+
+
+def test_an_input_that_fails_is_an_error_row(plane: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    def search(self: Distribution, family: object) -> Critical:
+        raise UnknownPlugin("nothing here can do it")
+
+    with Oracle(executor="inline") as oracle, Ledger() as ledger:
+        monkeypatch.setattr(Distribution, "search", search)
+        rows = plan(plane, points((0.2, 0.3)), ledger, oracle).run()
+        assert (rows[0].status, rows[0].reason) == (Status.ERROR, "nothing here can do it")
+        monkeypatch.undo()
+        assert plan(plane, points((0.2, 0.3)), ledger, oracle).run()[0].status is Status.CLOSED  # tried again
+
+
+def test_an_alarm_ends_the_run(plane: Network, monkeypatch: pytest.MonkeyPatch) -> None:
+    def search(self: Distribution, family: object) -> Critical:
+        raise SoundnessAlarm("two members disagree")
+
+    monkeypatch.setattr(Distribution, "search", search)
+    with Oracle(executor="inline") as oracle, Ledger() as ledger, pytest.raises(SoundnessAlarm):
+        plan(plane, points((0.2, 0.3), (0.1, 0.1)), ledger, oracle).run()
+
+
+def test_rounding_to_levels_is_judged(plane: Network) -> None:
+    """Counterexamples have x_0 + x_1 >= 1."""
+    family = running.make_family(Setting(), plane, points((0.25, 0.25)), 0, "")
+    near = Critical(0.0, 0.25, Status.CLOSED, witness=np.array([0.5, 0.5], np.float32))
+    assert running.survives_rounding(family, near, 4.0) is True
+    lost = Critical(0.0, 0.25, Status.CLOSED, witness=np.array([0.56, 0.45], np.float32))
+    assert running.survives_rounding(family, lost, 2.5) is False  # becomes (0.4, 0.4)
+    assert running.survives_rounding(family, Critical(0.0, None, Status.OPEN), 4.0) is None
+
+
+def test_tables_read_back(tmp_path: Path) -> None:
+    rows = [
+        Row("a.onnx", "test", 3, 7, 7, 0.1 + 0.2, 0.5, Status.OPEN, 1.25, 9, 2),
+        Row("a.onnx", "test", 4, 7, 1, None, None, Status.MISCLASSIFIED),
+        Row("a.onnx", "test", 5, 7, 7, 0.0, None, Status.OPEN),
+    ]
+    write_csv(tmp_path / "t.csv", rows)
+    assert read_csv(tmp_path / "t.csv") == rows
+    write_verona(tmp_path / "v.csv", rows)
+    assert [(r.lower, r.upper) for r in read_csv(tmp_path / "v.csv")] == [(0.1 + 0.2, 0.5), (0.0, None)]
+    assert (
+        (tmp_path / "v.csv")
+        .read_text()
+        .splitlines()[0]
+        .startswith("network_path,split,image_id,original_label")
+    )
+
+
+def test_one_input_and_its_picture(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    picture = tmp_path / "near.png"
+    arguments = [
+        "critical",
+        DENSE,
+        "--data",
+        "digits:test",
+        "--index",
+        "1",
+        "--picture",
+        str(picture),
+        "--json",
+    ]
+    assert cli(arguments) == 0
+    shown = json.loads(capsys.readouterr().out)
+    assert shown["status"] == "closed"
+    assert shown["lower"] < shown["upper"] == shown["distance"]
+    assert shown["becomes"] != shown["label"] == 9
+    assert len(shown["counterexample"]) == 64
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("more", "text"),
+    [
+        (["--search", "binary"], "--epsilons"),
+        (["--norm", "l3"], "linf, l2 or l1"),
+        (["--epsilons", "0.3:0.1:0.1"], "grid"),
+        (["--epsilons", "a:b"], "start:stop:step"),
+        (["--reference", "truth"], "label or predicted"),
+        (["--indices", "0:9999"], "below"),
+        (["--std", "0.1,0.2"], "1 or 1"),
+    ],
+)
+def test_bad_input_is_refused_at_once(more: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli(["distribution", DENSE, "--data", "digits:test", "--indices", "0:2", *more]) == 2
+    assert text in capsys.readouterr().err
+
+
+def test_settings_name_the_run() -> None:
+    assert Setting().run == Setting().run
+    assert Setting(tolerance=0.1).run != Setting().run
+    assert math.isinf(Setting().norm)
+    assert Question.__dataclass_fields__["tolerance"].default == Setting().tolerance

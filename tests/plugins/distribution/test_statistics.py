@@ -1,0 +1,182 @@
+"""Statistics on known data."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from verifolio.cli.main import run as cli
+from verifolio.errors import InputError
+from verifolio.plugins.distribution.ledger import Ledger
+from verifolio.plugins.distribution.report import build_report, load_rows
+from verifolio.plugins.distribution.search import Status
+from verifolio.plugins.distribution.statistics import (
+    at_radius,
+    compare,
+    fit_lognormal,
+    lilliefors,
+    rank_correlation,
+    rounding_losses,
+    severity,
+)
+from verifolio.plugins.distribution.summary import summarise
+from verifolio.plugins.distribution.table import Row, write_csv
+
+
+def row(lower: float | None, upper: float | None, k: int = 0, **more: object) -> Row:
+    given = {
+        "network": "n.onnx",
+        "split": "test",
+        "status": Status.CLOSED,
+        "seconds": 1.0,
+        "queries": 2,
+    } | more
+    status = given.pop("status")
+    place = (given.pop("network"), given.pop("split"))
+    return Row(*place, k, 1, 1, lower, upper, status, **given)  # type: ignore[arg-type]
+
+
+ROWS = [
+    row(0.1, 0.1, 0),
+    row(0.2, 0.25, 1),
+    row(0.3, None, 2, status=Status.OPEN),
+    row(0.0, None, 3, status=Status.OPEN),
+    row(None, None, 4, status=Status.MISCLASSIFIED),
+]
+
+
+def test_robust_accuracy_is_an_interval() -> None:
+    found = at_radius(ROWS, 0.22)
+    assert (found.robust.low, found.robust.high) == (0.25, 0.75)  # proved: 0.3; refuted: 0.1
+    assert (found.accuracy.low, found.accuracy.high) == (0.2, 0.6)
+    assert (found.frequency.low, found.frequency.high) == (0.25, 0.75)
+    assert at_radius(ROWS, 0.1).frequency.low == 0.25  # a counterexample at exactly the radius counts
+
+
+def test_severity_covers_every_possible_mean() -> None:
+    pairs = [(0.1, 0.12), (0.2, 0.5), (0.05, 0.6), (0.7, 0.8)]
+    radius = 0.3
+    found = severity(pairs, radius)
+    rng = np.random.default_rng(0)
+    means = []
+    for _ in range(4000):
+        truth = [rng.uniform(lo, up) for lo, up in pairs]
+        inside = [t for t in truth if t <= radius]
+        means.append(np.mean(inside))
+    assert found.low <= min(means)
+    assert max(means) <= found.high
+    assert found.low == pytest.approx((0.1 + 0.05) / 2)
+    assert found.high == pytest.approx((0.12 + 0.3 + 0.3) / 3)
+    assert severity([(0.1, 0.12)], 0.2).text(2) == "0.10 .. 0.12"
+    assert severity([(0.4, 0.5)], 0.2).text() == "undefined"
+
+
+def test_the_fit_is_scipys_without_shift() -> None:
+    values = np.random.default_rng(1).lognormal(-3, 0.5, 200)
+    fit = fit_lognormal([*values.tolist(), 0.0, 0.0])
+    assert (fit.count, fit.zeros) == (200, 2)
+    assert fit.scale == pytest.approx(math.exp(np.log(values).mean()))
+    assert fit.shape == pytest.approx(np.log(values).std())
+    assert fit.ks_p == pytest.approx(stats.kstest(values, "lognorm", args=(fit.shape, 0, fit.scale)).pvalue)
+    assert fit.lilliefors_p < fit.ks_p
+    assert fit.verdict == "log-normal"
+    uniform = fit_lognormal(np.random.default_rng(2).uniform(0.001, 1, 400).tolist())
+    assert uniform.verdict == "not log-normal"
+    assert uniform.lilliefors_p < 0.01
+    assert fit_lognormal([0.0, 0.0, 0.0]).verdict == "invalid"
+
+
+def test_lilliefors_has_its_level() -> None:
+    """About a twentieth of normal samples is rejected at 5 %, and the critical value of the tables is met."""
+    rng = np.random.default_rng(3)
+    values = [lilliefors(rng.normal(2, 5, 30), seed=k) for k in range(120)]
+    assert 0.0 <= np.mean(np.array(values) < 0.05) < 0.12
+    assert 0.3 < np.mean(values) < 0.7
+
+
+def test_two_samples() -> None:
+    rng = np.random.default_rng(4)
+    one, other = rng.normal(0, 1, 100).tolist(), rng.normal(2, 1, 80).tolist()
+    different, same = compare("x", one, other), compare("x", one[:50], one[50:])
+    assert different.ks_p < 1e-6 and different.t_p < 1e-6
+    assert same.ks_p > 0.05
+    assert math.isnan(compare("x", [1.0], [2.0, 3.0]).ks_p)
+
+
+def test_rank_correlation_uses_common_inputs() -> None:
+    a = {0: 1.0, 1: 2.0, 2: 3.0, 3: 4.0}
+    names, rho = rank_correlation(
+        {"a": a, "b": {k: -v for k, v in a.items()}, "c": {0: 1.0, 1: 5.0, 2: 9.0, 9: 0.0}}
+    )
+    assert names == ["a", "b", "c"]
+    assert rho[0, 1] == pytest.approx(-1.0)
+    assert rho[0, 2] == pytest.approx(1.0)
+    assert np.array_equal(rho, rho.T)
+
+
+def test_the_summary_counts() -> None:
+    found = summarise("n.onnx", "test", ROWS, step=0.02)
+    assert (found.inputs, found.measured, found.misclassified) == (5, 4, 1)
+    assert (found.closed, found.unsolved, found.terminated) == (2, 1, 3)
+    assert found.mean_lower == pytest.approx(0.15)
+    assert found.mean_gap == pytest.approx(0.025)
+    assert found.seconds == 4.0
+    assert math.isnan(summarise("n", "s", []).mean_gap)
+
+
+def test_rounding_losses() -> None:
+    rows = [row(0.1, 0.2, rounded=True), row(0.1, 0.2, rounded=False), row(0.1, None)]
+    assert (rounding_losses(rows).witnesses, rounding_losses(rows).lost) == (2, 1)
+
+
+def many() -> list[Row]:
+    rng = np.random.default_rng(5)
+    rows = []
+    for network in ("a.onnx", "b.onnx"):
+        for split in ("train", "test"):
+            for k in range(30):
+                low = float(rng.lognormal(-3, 0.4))
+                rows.append(row(low, low + 0.002, k, network=network, split=split, rounded=bool(k % 2)))
+    return [*rows, row(None, None, 40, status=Status.MISCLASSIFIED, network="a.onnx")]
+
+
+def test_the_report_is_one_page_with_every_picture(tmp_path: Path) -> None:
+    made = build_report(many(), tmp_path / "out", (0.04, 0.06), step=0.002)
+    page = made.page.read_text()
+    assert page.count("data:image/png;base64,") == len(made.pictures) == 7
+    assert all(p.read_bytes().startswith(b"\x89PNG") for p in made.pictures)
+    assert "http" not in page
+    for words in (
+        "Lilliefors",
+        "critical terminations",
+        "severity",
+        "a.onnx: train and test",
+        "lost by rounding",
+    ):
+        assert words in page
+    assert len(made.groups) == 4
+    assert set(made.correlations) == {"train", "test"}
+    assert made.groups[0].summary.terminated == 0
+
+
+def test_reports_come_from_tables_and_stores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = many()
+    write_csv(tmp_path / "out.csv", rows)
+    with Ledger(tmp_path / "run.db") as ledger:
+        ledger.begin("one", {"tolerance": 0.5, "radii": []})
+        ledger.begin("two", {"tolerance": 0.5, "radii": [0.001, 0.003, 0.005]})
+        for position, one in enumerate(rows):
+            ledger.finish("two", "", position, one, None)
+    stored, step = load_rows([tmp_path / "run.db"])
+    assert stored == rows
+    assert step == pytest.approx(0.002)
+    assert cli(["distribution", "report", str(tmp_path / "out.csv"), "--out", str(tmp_path / "page")]) == 0
+    assert "log-normal" in capsys.readouterr().out
+    assert (tmp_path / "page" / "index.html").is_file()
+    with pytest.raises(InputError, match="measured"):
+        load_rows([tmp_path / "run.db"], "one")
+    assert cli(["distribution", "report", str(tmp_path / "missing.csv")]) == 2
