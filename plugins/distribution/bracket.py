@@ -32,7 +32,7 @@ class BracketOptions:
     unstable neurons a verifier that minimises distances is asked first.
     """
 
-    quick: float = 8.0
+    quick: float = 12.0
     radii: int = 12
     share: float = 0.5
     neurons: int = 40
@@ -51,7 +51,7 @@ class Bracket(Estimator):
             raise InputError("tolerance", "a positive number", str(request.tolerance))
         search = _Bracketing(request, oracle, self.options)
         search.recall()
-        for phase in (search.squeeze, search.minimise, search.divide):
+        for phase in (search.squeeze, search.minimise, search.divide, search.polish):
             phase()
             progress(len(search.steps), 0, search.text())
             if search.closed:
@@ -208,6 +208,11 @@ class _Bracketing:
                 hits, self.effort = 0, answer.seconds
             else:
                 self.failures[radius] = answer.seconds
+
+    def polish(self) -> None:
+        """What is left when no proof is in reach goes to the attack."""
+        if math.isfinite(self.left):
+            self._squeeze(self.left)
 
     def _next(self, hits: int) -> float | None:
         """The next radius, None where nothing is left to gain.

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import html
-import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
@@ -15,10 +12,8 @@ from verifolio.errors import InputError
 
 from . import figures
 from .ledger import Ledger
+from .page import Group, make_page
 from .statistics import (
-    AtRadius,
-    LogNormal,
-    Rounding,
     TwoSamples,
     at_radius,
     compare,
@@ -26,16 +21,10 @@ from .statistics import (
     rank_correlation,
     rounding_losses,
 )
-from .summary import Summary, summarise
+from .summary import summarise
 from .table import Row, read_csv
 
 SQLITE = b"SQLite format 3\x00"
-STYLE = (
-    "body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:62em;padding:0 1em;color:#222}"
-    "table{border-collapse:collapse;margin:.6em 0 1.6em;display:block;overflow-x:auto}"
-    "td,th{padding:.25em .7em;border-bottom:1px solid #ddd;text-align:right;white-space:nowrap}"
-    "td:first-child,th:first-child{text-align:left}img{max-width:100%}h2{margin-top:1.8em}p{max-width:48em}"
-)
 
 
 def load_rows(sources: Sequence[Path], run: str = "") -> tuple[list[Row], float]:
@@ -69,19 +58,6 @@ def resolution(settings: dict[str, Any]) -> float:
     if len(radii) > 1:
         return float(min(b - a for a, b in pairwise(radii)))
     return float(settings.get("tolerance", 0.0))
-
-
-@dataclass(frozen=True)
-class Group:
-    """One network on one split: all that is said about it."""
-
-    name: str
-    summary: Summary
-    lower_fit: LogNormal
-    upper_fit: LogNormal
-    sides: TwoSamples
-    rounding: Rounding
-    radii: tuple[AtRadius, ...]
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,7 +113,7 @@ def build_report(
     pictures = _draw(parts, radii, correlations, out)
     report = Report(out / "index.html", groups, splits, correlations, tuple(p for _, p in pictures))
     out.mkdir(parents=True, exist_ok=True)
-    report.page.write_text(page(report, pictures))
+    report.page.write_text(make_page(groups, splits, pictures))
     return report
 
 
@@ -219,136 +195,3 @@ def _draw(
         path = figures.draw_heat_map(out / f"spearman_{split}.png", names, matrix)
         pictures.append((f"Rank correlation between networks, {split}", path))
     return pictures
-
-
-def page(report: Report, pictures: Sequence[tuple[str, Path]]) -> str:
-    """The self-contained page."""
-    sections = [*_tables(report), *(_picture(caption, path) for caption, path in pictures)]
-    title = "Robustness distributions"
-    return (
-        f"<!doctype html><html lang='en'><head><meta charset='utf-8'><title>{title}</title>"
-        f"<style>{STYLE}</style></head><body><h1>{title}</h1>"
-        "<p>A critical radius is the distance of the closest counterexample. Its lower side is proved, its "
-        "upper side is the distance of a counterexample that was replayed; every count below is an interval "
-        f"between what is proved and what is not refuted.</p>{''.join(sections)}</body></html>\n"
-    )
-
-
-def _tables(report: Report) -> list[str]:
-    groups = report.groups
-    shown = [
-        _table(
-            "Results",
-            ("network", "inputs", "misclassified", "measured", "closed", "critical terminations", "unsolved"),
-            [
-                (
-                    g.name,
-                    s.inputs,
-                    s.misclassified,
-                    s.measured,
-                    s.closed,
-                    _of(s.terminated, s.measured),
-                    s.unsolved,
-                )
-                for g in groups
-                for s in [g.summary]
-            ],
-        ),
-        _table(
-            "Radii",
-            ("network", "lowest proved", "mean proved", "mean refuted", "mean gap", "largest gap"),
-            [
-                (g.name, *map(_n, (s.lowest, s.mean_lower, s.mean_upper, s.mean_gap, s.largest_gap)))
-                for g in groups
-                for s in [g.summary]
-            ],
-        ),
-        _table(
-            "Robust accuracy, adversarial frequency and severity",
-            ("network", "radius", "robust (of measured)", "robust (of all)", "frequency", "severity"),
-            [
-                (
-                    g.name,
-                    f"{r.radius:g}",
-                    r.robust.text(),
-                    r.accuracy.text(),
-                    r.frequency.text(),
-                    r.severity.text(5),
-                )
-                for g in groups
-                for r in g.radii
-            ],
-        ),
-        _table(
-            "Log-normal fits (no shift, positive radii only)",
-            ("network", "side", "n", "zeros", "shape", "scale", "KS", "KS p", "Lilliefors p", "at 5 %"),
-            [
-                _fit_cells(g.name, side, f)
-                for g in groups
-                for side, f in (("proved", g.lower_fit), ("refuted", g.upper_fit))
-            ],
-        ),
-        _table(
-            "Two samples",
-            ("samples", "n", "m", "KS", "KS p", "t", "t-test p"),
-            [
-                (name, t.first, t.second, _n(t.ks), _n(t.ks_p), _n(t.t), _n(t.t_p))
-                for name, t in [
-                    *((f"{g.name}: {g.sides.name}", g.sides) for g in groups),
-                    *((t.name, t) for t in report.splits),
-                ]
-            ],
-        ),
-        _table(
-            "Running time and queries",
-            ("network", "total s", "mean s", "median s", "most s", "queries", "cancelled"),
-            [
-                (
-                    g.name,
-                    *map(_n, (s.seconds, s.mean_seconds, s.median_seconds, s.most_seconds)),
-                    s.queries,
-                    s.cancelled,
-                )
-                for g in groups
-                for s in [g.summary]
-            ],
-        ),
-    ]
-    judged = [g for g in groups if g.rounding.witnesses]
-    if judged:
-        cells = [(g.name, g.rounding.witnesses, g.rounding.lost, _n(g.rounding.share)) for g in judged]
-        shown.append(
-            _table(
-                "Counterexamples lost by rounding to stored levels",
-                ("network", "found", "lost", "share"),
-                cells,
-            )
-        )
-    return shown
-
-
-def _fit_cells(name: str, side: str, fit: LogNormal) -> tuple[object, ...]:
-    numbers = map(_n, (fit.shape, fit.scale, fit.ks, fit.ks_p, fit.lilliefors_p))
-    return (name, side, fit.count, fit.zeros, *numbers, fit.verdict)
-
-
-def _of(part: int, whole: int) -> str:
-    return f"{part} ({100 * part / whole:.2f} %)" if whole else str(part)
-
-
-def _n(value: float) -> str:
-    return "" if math.isnan(value) else f"{value:.4g}"
-
-
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    head = "".join(f"<th>{html.escape(c)}</th>" for c in columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows
-    )
-    return f"<h2>{html.escape(title)}</h2><table><tr>{head}</tr>{body}</table>"
-
-
-def _picture(caption: str, path: Path) -> str:
-    data = base64.b64encode(path.read_bytes()).decode()
-    text = html.escape(caption)
-    return f"<h2>{text}</h2><img alt='{text}' src='data:image/png;base64,{data}'>"
