@@ -39,13 +39,13 @@ class Step:
     radius: float
     verdict: Verdict
     verifier: str = ""
-    seconds: float = 0.0
-    timeout: float = math.inf
+    seconds: float = field(default=0.0, repr=False)
+    timeout: float = field(default=math.inf, repr=False)
     proved: float | None = None  # no counterexample is this close or closer
     distance: float | None = None  # of the witness
     witness: NDArray[np.float32] | None = None
     flags: frozenset[Flag] = frozenset()
-    elapsed: float = 0.0  # of the whole search, at the end of this step
+    elapsed: float = field(default=0.0, repr=False)  # of the whole search, at the end of this step
     reason: str = ""
 
 

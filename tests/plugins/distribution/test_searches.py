@@ -112,7 +112,8 @@ def test_binary_search_brackets_on_the_grid(line: Network) -> None:
     found, steps = ask(line, Binary(), Clocked())
     assert (found.lower, found.upper, found.status) == (0.199, 0.201, Status.CLOSED)
     assert found.queries == len(steps) <= 8
-    assert found.distance is not None and found.lower < found.distance <= found.upper
+    assert found.distance is not None and found.upper is not None
+    assert found.lower < found.distance <= found.upper
 
 
 def test_more_queries_at_a_time_agree_and_are_quicker(line: Network) -> None:
@@ -213,7 +214,7 @@ def test_a_tie_is_a_counterexample_and_flagged(make_network: Make, inline: Oracl
     family = Family(network, np.array([0.25]), 0, high=2.0)
     found = Bracket().run(Question(family, tolerance=1e-3, budget=10), inline)
     assert found.upper == pytest.approx(0.75, abs=1e-3)
-    assert found.lower <= 0.75 <= found.upper
+    assert found.upper is not None and found.lower <= 0.75 <= found.upper
     assert Flag.TIE in found.flags
 
 

@@ -1,0 +1,51 @@
+"""The searches as estimators: what every command takes for granted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from verifolio.encode.onnx_writer import write_onnx
+from verifolio.network import Network
+from verifolio.plugins.distribution.bracket import Bracket
+from verifolio.plugins.distribution.family import Family
+from verifolio.plugins.distribution.grid_search import Binary, KBinary
+from verifolio.plugins.distribution.search import Critical, Question
+from verifolio.registry import installed
+from verifolio.testing import EstimatorConformance
+from verifolio.testing.networks import dense_graph
+
+
+def half(folder: Path) -> Family:
+    """y = (0.5, x) around 0.3: the critical radius is 0.2."""
+    path = folder / "half.onnx"
+    if not path.exists():
+        write_onnx(dense_graph([([[0.0], [1.0]], [0.5, 0.0])]), path)
+    return Family(Network.load(path), np.array([0.3]), 0)
+
+
+class Searches(EstimatorConformance):
+    def request(self, folder: Path) -> Question:
+        return Question(half(folder), (0.05, 0.1, 0.15, 0.25, 0.3), tolerance=0.01, budget=10)
+
+    def check(self, result: Critical) -> None:
+        assert result.upper is not None
+        assert result.lower <= 0.2 <= result.upper + 1e-6
+
+
+class TestBracket(Searches):
+    make = Bracket
+
+
+class TestBinary(Searches):
+    make = Binary
+
+
+class TestKBinary(Searches):
+    make = KBinary
+
+
+def test_they_are_installed() -> None:
+    for name in ("bracket", "binary", "k-binary"):
+        assert installed().estimators.get(name).name == name
