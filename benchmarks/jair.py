@@ -92,7 +92,7 @@ def compare(rows: Sequence[Row], known: dict[Place, Published]) -> None:
     """The numbers, network by network, and every published radius that a replayed point refutes."""
     for network in dict.fromkeys(r.network for r in rows):
         mine = [r for r in rows if r.network == network and r.measured]
-        pairs = [(r, known[p]) for r in mine if (p := (r.network, r.split, r.image_id)) in known]
+        pairs = [(r, known[place]) for r in mine if (place := (r.network, r.split, r.image_id)) in known]
         gaps = [r.gap for r in mine if r.gap is not None]
         theirs = [p.falsified - p.verified for _, p in pairs if np.isfinite(p.falsified)]
         judged = [(r, p) for r, p in pairs if np.isfinite(p.falsified)]
@@ -113,7 +113,7 @@ def compare(rows: Sequence[Row], known: dict[Place, Published]) -> None:
 
 
 def draw(path: Path, rows: Sequence[Row], known: dict[Place, Published]) -> None:
-    """Our brackets as bars, the published radii as marks, image by image."""
+    """Our brackets as bars, the published radii as marks, relative to our closest counterexample."""
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(r.network for r in rows))
@@ -123,17 +123,19 @@ def draw(path: Path, rows: Sequence[Row], known: dict[Place, Published]) -> None
         mine = [r for r in rows if r.network == network and r.measured and r.lower is not None]
         mine.sort(key=lambda r: r.lower or 0.0)
         for x, r in enumerate(mine):
-            top = r.upper if r.upper is not None else r.lower
-            axes.plot([x, x], [r.lower, top], color="C0", lw=5, solid_capstyle="butt")
-            p = known.get((r.network, r.split, r.image_id))
-            if p is not None:
-                axes.plot(x, p.verified, "v", color="C2", ms=5)
-                axes.plot(x, p.falsified, "^", color="C3", ms=5)
+            low = r.lower or 0.0
+            zero = low if r.upper is None else r.upper
+            axes.plot([x, x], [low - zero, 0], color="C0", lw=6, solid_capstyle="butt")
+            theirs = known.get((r.network, r.split, r.image_id))
+            if theirs is not None:
+                axes.plot(x + 0.25, theirs.verified - zero, "v", color="C2", ms=5)
+                axes.plot(x + 0.25, theirs.falsified - zero, "^", color="C3", ms=5)
         axes.set_xticks(range(len(mine)), [str(r.image_id) for r in mine], fontsize=7)
         axes.set_title(
             f"{network}: our brackets (bars), published verified (v) and falsified (^)", fontsize=10
         )
-        axes.set(xlabel="image", ylabel="radius")
+        axes.set(xlabel="image", ylabel="radius - our upper side")
+        axes.axhline(0, color="grey", lw=0.6)
         axes.grid(axis="y", alpha=0.3)
     figure.savefig(path, dpi=110)
 
