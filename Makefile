@@ -45,7 +45,7 @@ types: $(READY)
 	mkdir -p $(TYPES)/verifolio
 	ln -s $(CURDIR)/core/* $(CURDIR)/plugins $(CURDIR)/vnnlib $(TYPES)/verifolio
 	ln -s $(CURDIR)/tests $(CURDIR)/examples $(CURDIR)/benchmarks $(TYPES)
-	cd $(TYPES) && $(CURDIR)/$(RUN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache \
+	cd $(TYPES) && MYPYPATH=examples/third_party $(CURDIR)/$(RUN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache \
 		--explicit-package-bases --namespace-packages verifolio tests examples benchmarks
 
 demo: $(READY)

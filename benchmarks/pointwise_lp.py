@@ -56,8 +56,8 @@ def main() -> None:
             mode = "lazy" if lazy else "full"
             used = f"{solved.rows}/{len(pattern.limits)}"
             print(f"{k:5d}  {mode}  {seconds[lazy][-1]:7.3f}  {solved.rounds:6d}  {used:>20}  {distance}")
-    lazy, full = (statistics.median(seconds[m]) for m in (True, False))
-    print(f"median: lazy {lazy:.3f} s, full {full:.3f} s, ratio {full / lazy:.1f}")
+    quick, slow = (statistics.median(seconds[m]) for m in (True, False))
+    print(f"median: lazy {quick:.3f} s, full {slow:.3f} s, ratio {slow / quick:.1f}")
 
 
 if __name__ == "__main__":

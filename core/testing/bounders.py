@@ -121,7 +121,8 @@ class BounderConformance:
         import torch
 
         torch.manual_seed(0)
-        module = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.ReLU(), torch.nn.Linear(8, 2))
+        first = torch.nn.Linear(3, 8)
+        module = torch.nn.Sequential(first, torch.nn.ReLU(), torch.nn.Linear(8, 2))
         centre, rows = torch.rand(5, 3), torch.tensor([[[1.0, -1.0]]]).expand(5, 1, 2)
         margins = bounder.margins(module, centre - 0.1, centre + 0.1, rows)
         require(margins.shape == (5, 1), f"margins: expected shape (5, 1), got {tuple(margins.shape)}")
@@ -129,8 +130,8 @@ class BounderConformance:
             outputs = module(centre + (torch.rand(5, 3) * 2 - 1) * 0.1)
             value = (rows * outputs[:, None]).sum(-1)
             require(bool((margins <= value + 1e-5).all()), "margins: larger than a value that was found")
-        margins.sum().backward()  # type: ignore[no-untyped-call]
-        gradient = module[0].weight.grad
+        margins.sum().backward()
+        gradient = first.weight.grad
         require(gradient is not None and bool(torch.isfinite(gradient).all()), "margins: no finite gradient")
 
     def check_shape(self, problem: Problem, bounds: Bounds, kind: str) -> None:

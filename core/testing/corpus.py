@@ -71,6 +71,17 @@ def square(
     return box_case(lower, upper, disjuncts, rows)
 
 
+def wide(*disjuncts: Rows) -> Case:
+    """A case on the square from -1 to 1."""
+    return square(*disjuncts, lower=(-1.0, -1.0), upper=(1.0, 1.0))
+
+
+def tenth(*disjuncts: Rows) -> Case:
+    """A case on the point (0.1, 0.1), which no float32 is equal to."""
+    point = (Decimal("0.1"), Decimal("0.1"))
+    return square(*disjuncts, lower=point, upper=point)
+
+
 def line(*disjuncts: Rows, lower: float = 0.0, upper: float = 1.0) -> Case:
     """A case on an interval."""
     return box_case([lower], [upper], disjuncts)
@@ -81,16 +92,14 @@ def _ask(name: str, expected: Verdict, graph: Callable[[], Graph], *cases: Case,
 
 
 Y0, Y1 = 2, 3  # columns of the outputs where there are two inputs
-WIDE = {"lower": (-1.0, -1.0), "upper": (1.0, 1.0)}
-_TENTH = {"lower": (Decimal("0.1"),) * 2, "upper": (Decimal("0.1"),) * 2}
 
 PLAIN = (
     _ask("everywhere", SAT, plus_minus, square(at_least(Y0, -1.0)), easy=True),
     _ask("nowhere", UNSAT, plus_minus, square(at_least(Y0, 10.0)), easy=True),
     _ask("affine-sat", SAT, affine, square(at_least(Y0, 0.5)), easy=True),
     _ask("affine-unsat", UNSAT, affine, square(at_least(Y0, 2.5)), easy=True),
-    _ask("corner", SAT, plus_minus, square(at_least(Y0, 1.875), **WIDE)),
-    _ask("beyond-the-corner", UNSAT, plus_minus, square(at_least(Y0, 2.125), **WIDE)),
+    _ask("corner", SAT, plus_minus, wide(at_least(Y0, 1.875))),
+    _ask("beyond-the-corner", UNSAT, plus_minus, wide(at_least(Y0, 2.125))),
     _ask("peaks", SAT, zigzag, line(at_least(1, 0.9375))),
     _ask("above-the-peaks", UNSAT, zigzag, line(at_least(1, 1.0625))),
     _ask("cancelling-terms", UNSAT, nought, line(at_least(1, 0.125), lower=-1.0)),
@@ -116,8 +125,8 @@ SETS = (
     _ask("point-sat", SAT, plus_minus, square(at_least(Y0, 0.75), lower=(0.5, 0.5), upper=(0.5, 0.5))),
     _ask("point-unsat", UNSAT, plus_minus, square(at_least(Y0, 1.25), lower=(0.5, 0.5), upper=(0.5, 0.5))),
     _ask("flat-side", SAT, plus_minus, square(at_least(Y0, 0.9), lower=(0.0, 0.0), upper=(1.0, 0.0))),
-    _ask("no-float32-sat", SAT, plus_minus, square(at_least(Y0, 0.125), **_TENTH)),
-    _ask("no-float32-unsat", UNSAT, plus_minus, square(at_least(Y0, 0.25), **_TENTH)),
+    _ask("no-float32-sat", SAT, plus_minus, tenth(at_least(Y0, 0.125))),
+    _ask("no-float32-unsat", UNSAT, plus_minus, tenth(at_least(Y0, 0.25))),
     _ask("cut-sat", SAT, plus_minus, square(at_least(Y0, 0.25), rows=make_rows([({0: 1.0, 1: 1.0}, 0.5)]))),
     _ask(
         "cut-unsat", UNSAT, plus_minus, square(at_least(Y0, 1.0), rows=make_rows([({0: 1.0, 1: 1.0}, 0.5)]))
@@ -177,7 +186,7 @@ BALLS = tuple(
     Example(
         name,
         expected,
-        _Asked(plus_minus, (square(at_least(Y0, threshold), **WIDE),), _ball(norm)),
+        _Asked(plus_minus, (wide(at_least(Y0, threshold)),), _ball(norm)),
         sharp=norm == 2,
     )
     for name, expected, threshold, norm in (

@@ -107,7 +107,7 @@ class PropertyConformance:
             points.y.requires_grad_()
             loss = made.loss(points).sum()
             if loss.requires_grad and float(loss.detach()) > 0:
-                loss.backward()  # type: ignore[no-untyped-call]
+                loss.backward()
                 gradient = points.y.grad
                 moved |= gradient is not None and bool((gradient != 0).any())
         require(moved, "loss: no gradient in the outputs anywhere")

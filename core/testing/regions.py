@@ -125,8 +125,9 @@ class _Walker:
         seen = float((cell.points @ a).min(initial=np.inf)) + b
         if seen < -FLAT:
             return seen
-        answer = linprog(a, A_ub=cell.sides, b_ub=cell.limits, bounds=self.box, method="highs")
-        return float(answer.fun) + b if answer.status == 0 else 0.0
+        bounds = [(float(low), float(high)) for low, high in self.box]
+        answer = linprog(a, A_ub=cell.sides, b_ub=cell.limits, bounds=bounds, method="highs")
+        return float(answer.fun) + b if answer.fun is not None and answer.status == 0 else 0.0
 
 
 def least_margin(regions: Sequence[Region], problem: Problem, rows: Rows) -> tuple[float, Array | None]:
@@ -144,7 +145,9 @@ def least_margin(regions: Sequence[Region], problem: Problem, rows: Rows) -> tup
         )
         limits = np.concatenate([-shift, region.limits])
         answer = linprog(cost, A_ub=upper, b_ub=limits, bounds=bounds, method="highs")
-        if answer.status == 0 and answer.fun < best[0]:
+        if answer.status != 0 or answer.fun is None or answer.x is None:
+            continue
+        if answer.fun < best[0]:
             best = (float(answer.fun), np.asarray(answer.x[:-1]))
     return best
 

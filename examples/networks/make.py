@@ -165,8 +165,8 @@ def write_properties(models: dict[str, tuple[nn.Sequential, tuple[int, ...]]], t
             text = property_text(test.images[index], int(test.labels[index]), radius, title)
             (HERE / file).write_text(text)
             rows.append((f"{name}.onnx", file, 60, expected))
-    with (HERE / "instances.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
+    with (HERE / "instances.csv").open("w", newline="") as stream:
+        writer = csv.writer(stream, lineterminator="\n")
         writer.writerows([("onnx", "vnnlib", "timeout", "expected"), *rows])
 
 

@@ -202,7 +202,12 @@ def test_many_problems_share_batches_and_keep_their_order() -> None:
 def test_first_stops_at_one() -> None:
     always = Problem(identity(2), box(2), (make_rows([]),))
     asked: list[int] = []
-    attack_many([always] * 3, lambda k, _: asked.append(k) is None, settings=QUICK, first=True)
+
+    def check(k: int, _: object) -> bool:
+        asked.append(k)
+        return True
+
+    attack_many([always] * 3, check, settings=QUICK, first=True)
     assert len(asked) == 1
 
 
@@ -210,7 +215,12 @@ def test_candidates_come_first() -> None:
     wanted = np.array([0.125, 0.25])
     seen: list[np.ndarray] = []
     problem = Problem(identity(2), box(2), (make_rows([]),))
-    attack_many([problem], lambda _, x: seen.append(x) is None, settings=QUICK, candidates=[wanted])
+
+    def check(_: int, x: np.ndarray) -> bool:
+        seen.append(x)
+        return True
+
+    attack_many([problem], check, settings=QUICK, candidates=[wanted])
     assert np.array_equal(seen[0], wanted)
 
 

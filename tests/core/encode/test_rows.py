@@ -26,7 +26,10 @@ from verifolio.vnnlib import make_rows
 def minimum(model: Model) -> float:
     rows = LinearConstraint(model.matrix, model.row_lower, model.row_upper)
     answer = milp(
-        model.cost, integrality=model.integer, bounds=Box(model.lower, model.upper), constraints=rows
+        model.cost,
+        integrality=model.integer.astype(np.int64),
+        bounds=Box(model.lower, model.upper),
+        constraints=rows,
     )
     assert answer.status == 0, answer.message
     return float(answer.fun)
@@ -58,7 +61,7 @@ def test_triangle_and_relaxed_big_m_give_the_same_bound() -> None:
     rows = make_rows([({3: 1.0}, 0.0)])
     found = []
     for form in ("bigm", "triangle"):
-        encoding = encode(graph, domain, form=form)  # type: ignore[arg-type]
+        encoding = encode(graph, domain, form=form)
         found.append(minimum(margin_model(encoding, domain, [rows], 100.0).model.relaxed()))
     assert found[0] == pytest.approx(found[1], abs=1e-6)
 
@@ -104,7 +107,9 @@ def test_safe_bounds_hold_for_good_and_for_senseless_duals() -> None:
     upper = np.isfinite(model.row_upper)
     sides = np.concatenate([model.row_upper[upper], -model.row_lower[np.isfinite(model.row_lower)]])
     matrix = np.vstack([model.matrix.toarray()[upper], -model.matrix.toarray()[np.isfinite(model.row_lower)]])
-    answer = linprog(model.cost, matrix, sides, bounds=np.stack([model.lower, model.upper], axis=1))
+    answer = linprog(
+        model.cost, matrix, sides, bounds=list(zip(model.lower.tolist(), model.upper.tolist(), strict=True))
+    )
     stacked = Model(
         type(model.matrix)(matrix),
         np.full(len(sides), -np.inf),
@@ -114,6 +119,7 @@ def test_safe_bounds_hold_for_good_and_for_senseless_duals() -> None:
         model.cost,
         model.integer,
     )
+    assert answer.fun is not None
     assert safe_lower_bound(stacked, answer.ineqlin.marginals) == pytest.approx(answer.fun, abs=1e-7)
     for _ in range(20):
         duals = rng.normal(size=len(sides)) * 10.0 ** rng.integers(-3, 3)

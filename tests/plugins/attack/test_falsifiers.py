@@ -91,7 +91,7 @@ def test_a_point_that_does_not_replay_is_not_claimed(name: str) -> None:
 def test_evidence_is_tried_first(name: str) -> None:
     asked: list[np.ndarray] = []
     evidence = Evidence(candidates=[np.array([-0.5, 0.25])])
-    context = Context(evidence=evidence, check=lambda x: asked.append(x) is None)
+    context = Context(evidence=evidence, check=lambda x: not asked.append(x))  # type: ignore[func-returns-value]
     outcome = make(name).run(problem(-0.25), context)
     assert outcome.verdict == Verdict.SAT
     assert np.array_equal(asked[0], [-0.5, 0.25])

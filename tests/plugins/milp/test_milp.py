@@ -198,7 +198,7 @@ def closest_distance(problem: Problem, ball: Ball) -> float:
             sides.append([zero, np.hstack([eye, -np.ones((size, 1))])])
             limits.append(np.zeros(size) if ball.norm != 1 else np.full(size, 1e6))
             answer = linprog(cost, np.block(sides), np.concatenate(limits), bounds=box)
-            best = min(best, float(answer.fun)) if answer.status == 0 else best
+            best = min(best, float(answer.fun)) if answer.fun is not None and answer.status == 0 else best
     return best
 
 

@@ -101,7 +101,7 @@ def plain_program(problem: Problem, ball: Ball, disjunct: int) -> float:
     box = [*zip(problem.domain.lower, problem.domain.upper, strict=True), *[(0, None)] * (n + 1)]
     cost = np.concatenate([np.zeros(2 * n), [1.0]])
     answer = linprog(cost, np.vstack(blocks), np.concatenate(limits), bounds=box)
-    return float(answer.fun) if answer.status == 0 else np.inf
+    return float(answer.fun) if answer.fun is not None and answer.status == 0 else np.inf
 
 
 def test_alpha_is_kept_and_costs_distance() -> None:
