@@ -232,6 +232,6 @@ def after_attacks() -> Portfolio:
     from verifolio.attempt import Choice
     from verifolio.portfolio import Member, Portfolio, Series
 
-    quick = Member(Choice("pgd", {"rounds": 3}), seconds=0.5, share=0.1, optional=True)
+    quick = Member(Choice("pgd", {"rounds": 2}), seconds=0.2, share=0.1, optional=True)
     deep = Member(Choice("crown"), share=0.6, optional=True)
     return Portfolio(Series((quick, deep, Member(Choice("milp"), optional=True))), "ensemble")

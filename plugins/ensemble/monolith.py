@@ -16,11 +16,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
-from scipy.optimize import Bounds as ColumnBounds
-from scipy.optimize import LinearConstraint, milp
 
+from verifolio.budget import Budget
 from verifolio.encode.condition import row_expression
-from verifolio.encode.model import Model, ModelBuilder
+from verifolio.encode.model import Model, ModelBuilder, diagonal
 from verifolio.encode.rows import encode
 from verifolio.errors import InputError
 from verifolio.problem import Problem
@@ -36,22 +35,29 @@ from .attack import (
     realised_value,
     zero_attack,
 )
+from .highs import Ending, Solution, minimise
 from .survey import Survey
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
-SEARCH = 1e-4  # wrong labels must win by this much, so that float32 agrees
-PROOF = -1e-6  # and may lose by this much before infeasibility proves anything
+PROOF = -1e-6  # wrong labels may lose by this much: what is infeasible then is so beyond tolerances
+SEARCH = 1e-4  # and must win by this much, so that float32 agrees
 PRODUCT_M = 2.0
 
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """One point's networks as rows: the model, its inputs, and per network the gaps Y_y - Y_l."""
+    """One point's networks as rows: the model, its inputs, and the gaps Y_y - Y_l of all networks.
+
+    A gap is `gaps` @ columns + `constant`, at most `upper`, and belongs to network `owner`.
+    """
 
     model: Model
     inputs: Index
-    gaps: tuple[tuple[sparse.csr_array, Array, Array], ...]  # matrix, constant, upper bound
+    gaps: sparse.csr_array
+    constant: Array
+    upper: Array
+    owner: Index
 
 
 def make_part(survey: Survey, spot: int) -> Part:
@@ -68,11 +74,15 @@ def make_part(survey: Survey, spot: int) -> Part:
     bounder = installed().all_bounders().best(problem)
     known = None if bounder is None else bounder.bound([problem])[0]
     encoding = encode(graph, place.domain, known)
-    gaps = []
-    for rows in groups:
-        expression = row_expression(encoding, rows)
-        gaps.append((expression.matrix, expression.constant, encoding.interval(expression)[1]))
-    return Part(encoding.builder.model(), encoding.inputs, tuple(gaps))
+    parts = [row_expression(encoding, rows) for rows in groups]
+    return Part(
+        encoding.builder.model(),
+        encoding.inputs,
+        sparse.csr_array(sparse.vstack([e.matrix for e in parts])),
+        np.concatenate([e.constant for e in parts]),
+        np.concatenate([encoding.interval(e)[1] for e in parts]),
+        np.repeat(np.arange(len(parts), dtype=np.int64), [e.size for e in parts]),
+    )
 
 
 class Program:
@@ -81,13 +91,13 @@ class Program:
     def __init__(self, parts: Sequence[Part], attacks: int, margin: float) -> None:
         self.parts, self.attacks, self.margin = parts, attacks, margin
         self.builder = ModelBuilder()
-        self.networks = len(parts[0].gaps)
+        self.networks = int(parts[0].owner.max()) + 1
         self.probability = self.builder.add_columns(np.zeros(attacks), np.ones(attacks))
         self.inputs: dict[tuple[int, int], Index] = {}
-        self.products: dict[int, list[Index]] = {c: [] for c in range(self.networks)}
-        for i in range(attacks):
-            for j, part in enumerate(parts):
-                self._add(i, j, part)
+        losses = [self._add(i, j, part) for i in range(attacks) for j, part in enumerate(parts)]
+        every = np.repeat(self.probability, len(parts) * self.networks)
+        products = self._products(every, np.concatenate(losses))
+        self.products = [products[c :: self.networks] for c in range(self.networks)]
         one = sparse.csr_array(np.ones((1, attacks)))
         self.builder.add_rows([(one, self.probability)], np.ones(1), np.ones(1))
         if attacks > 1:
@@ -95,40 +105,40 @@ class Program:
             rows = (sparse.csr_array(order), self.probability)
             self.builder.add_rows([rows], np.zeros(attacks - 1), np.full(attacks - 1, np.inf))
 
-    def _add(self, i: int, j: int, part: Part) -> None:
-        """A copy of one point's networks, and the losses of one attack there."""
+    def _add(self, i: int, j: int, part: Part) -> Index:
+        """A copy of one point's networks; gives the losses of one attack there, one per network."""
         builder, model = self.builder, part.model
         columns = np.arange(builder.columns, builder.columns + model.columns, dtype=np.int64)
         for k in _runs(model.integer):
             builder.add_columns(model.lower[k], model.upper[k], bool(model.integer[k.start]))
         builder.add_rows([(model.matrix, columns)], model.row_lower, model.row_upper)
         self.inputs[i, j] = columns[part.inputs]
-        for c, (matrix, constant, upper) in enumerate(part.gaps):
-            count = len(constant)
-            prefers = builder.add_columns(np.zeros(count), np.ones(count), integer=True)
-            loss = builder.add_columns(np.zeros(1), np.ones(1), integer=True)
-            big = np.maximum(upper + self.margin, 0.0) + 1e-9
-            rows = [(matrix, columns[: matrix.shape[1]]), (sparse.csr_array(np.diag(big)), prefers)]
-            builder.add_rows(rows, np.full(count, -np.inf), big - constant - self.margin)
-            some = sparse.csr_array(np.ones((1, count)))
-            both = [(some, prefers), (sparse.csr_array([[-1.0]]), loss)]
-            builder.add_rows(both, np.zeros(1), np.full(1, np.inf))
-            self.products[c].append(self._product(self.probability[i : i + 1], loss))
+        count = len(part.constant)
+        prefers = builder.add_columns(np.zeros(count), np.ones(count), integer=True)
+        loss = builder.add_columns(np.zeros(self.networks), np.ones(self.networks), integer=True)
+        big = np.maximum(part.upper + self.margin, 0.0) + 1e-9
+        rows = [(part.gaps, columns[: part.gaps.shape[1]]), (diagonal(big), prefers)]
+        builder.add_rows(rows, np.full(count, -np.inf), big - part.constant - self.margin)
+        some = sparse.csr_array(part.owner[None] == np.arange(self.networks)[:, None], dtype=np.float64)
+        both = [(some, prefers), (diagonal(-np.ones(self.networks)), loss)]
+        builder.add_rows(both, np.zeros(self.networks), np.full(self.networks, np.inf))
+        return loss
 
-    def _product(self, a: Index, b: Index) -> Index:
+    def _products(self, a: Index, b: Index) -> Index:
         """c = a b for a in [0, 1] and binary b: c >= a - M (1 - b), c <= a + M (1 - b), c <= M b, c >= 0."""
-        c = self.builder.add_columns(np.zeros(1), np.ones(1))
-        one, big = sparse.csr_array([[1.0]]), sparse.csr_array([[PRODUCT_M]])
-        inf, limit = np.full(1, np.inf), np.full(1, PRODUCT_M)
+        count = len(b)
+        c = self.builder.add_columns(np.zeros(count), np.ones(count))
+        one, big = diagonal(np.ones(count)), diagonal(np.full(count, PRODUCT_M))
+        inf, limit = np.full(count, np.inf), np.full(count, PRODUCT_M)
         self.builder.add_rows([(one, c), (-one, a), (-big, b)], -limit, inf)
         self.builder.add_rows([(one, c), (-one, a), (big, b)], -inf, limit)
-        self.builder.add_rows([(one, c), (-big, b)], -inf, np.zeros(1))
+        self.builder.add_rows([(one, c), (-big, b)], -inf, np.zeros(count))
         return c
 
     def demand(self, alpha: float) -> None:
         """(4): every network's expected loss is at least alpha."""
         for c in range(self.networks):
-            index = np.concatenate(self.products[c])
+            index = self.products[c]
             row = sparse.csr_array(np.ones((1, len(index))))
             least = np.array([alpha * len(self.parts) - 1e-9])
             self.builder.add_rows([(row, index)], least, np.full(1, np.inf))
@@ -136,15 +146,15 @@ class Program:
     def best_of_all(self) -> Array:
         """The cost of MaxMILP: minus the sum of all expected losses."""
         cost = np.zeros(self.builder.columns)
-        for index in self.products.values():
-            cost[np.concatenate(index)] = -1.0
+        for index in self.products:
+            cost[index] = -1.0
         return cost
 
     def best_of_least(self) -> Array:
         """The cost of the true game: minus t, where every network's expected loss is at least t."""
         t = self.builder.add_columns(np.zeros(1), np.ones(1))
         for c in range(self.networks):
-            index = np.concatenate(self.products[c])
+            index = self.products[c]
             row = sparse.csr_array(np.ones((1, len(index))))
             share = sparse.csr_array([[-float(len(self.parts))]])
             self.builder.add_rows([(row, index), (share, t)], np.zeros(1), np.full(1, np.inf))
@@ -152,15 +162,8 @@ class Program:
         cost[t] = -1.0
         return cost
 
-    def solve(self, cost: Array | None, seconds: float) -> Any:
-        model = self.builder.model(cost)
-        return milp(
-            model.cost,
-            integrality=model.integer.astype(int),
-            bounds=ColumnBounds(model.lower, model.upper),
-            constraints=LinearConstraint(model.matrix, model.row_lower, model.row_upper),
-            options={"time_limit": seconds, "mip_rel_gap": 0.0},
-        )
+    def solve(self, cost: Array | None, seconds: float) -> Solution:
+        return minimise(self.builder.model(cost), seconds)
 
 
 def _runs(flags: NDArray[np.bool_]) -> list[slice]:
@@ -177,22 +180,29 @@ def solve_milp(
     """Find attacks that reach alpha (or the best ones), or show that so few attacks cannot."""
     if alpha is None and method is not Method.MAXMIN:
         raise InputError(f"method {method}", "--alpha", "none", "give one, or use maxmin or decomposition")
+    budget = Budget(seconds)
     parts = [make_part(survey, j) for j in range(len(survey.spots))]
-    result, program = _solve(parts, attacks, SEARCH, alpha, method, seconds)
-    stats = {"columns": program.builder.columns, "attacks": attacks, "milp": str(result.message)}
-    if result.x is not None:
-        return _found(survey, program, result, alpha, method, stats)
-    if result.status == 2:
-        proof, _ = _solve(parts, attacks, PROOF, alpha, method, seconds)
-        if proof.status == 2:
-            return refuted(survey, alpha, attacks, method, stats)
-    reason = "out of time" if result.status == 1 else "feasible only within the solver's tolerance"
-    return no_attack(survey, method, Outcome.UNKNOWN, Fraction(1), reason, stats)
+    loose, _ = _solve(parts, attacks, PROOF, alpha, method, budget.remaining)
+    stats: dict[str, Any] = {"attacks": attacks, "milp": loose.ending.value}
+    if loose.ending is Ending.INFEASIBLE:
+        return refuted(survey, alpha, attacks, method, stats)
+    upper = Fraction(1)
+    if method is Method.MAXMIN and loose.ending is Ending.OPTIMAL:
+        stats["objective"] = -loose.objective
+        if attacks >= len(survey.networks):
+            upper = min(upper, Fraction(-loose.bound) + Fraction(1, 10**6))
+    firm, program = _solve(parts, attacks, SEARCH, alpha, method, max(budget.remaining, 0.1))
+    stats |= {"columns": program.builder.columns, "milp": firm.ending.value}
+    if firm.point is not None:
+        return _found(survey, program, firm.point, alpha, method, upper, stats)
+    late = firm.ending is Ending.STOPPED
+    reason = "out of time" if late else "feasible only within the solver's tolerance"
+    return no_attack(survey, method, Outcome.UNKNOWN, upper, reason, stats)
 
 
 def _solve(
     parts: Sequence[Part], attacks: int, margin: float, alpha: Fraction | None, method: Method, seconds: float
-) -> tuple[Any, Program]:
+) -> tuple[Solution, Program]:
     program = Program(parts, attacks, margin)
     if method is Method.MAXMIN:
         return program.solve(program.best_of_least(), seconds), program
@@ -204,18 +214,19 @@ def _solve(
 def _found(
     survey: Survey,
     program: Program,
-    result: Any,
+    solved: Array,
     alpha: Fraction | None,
     method: Method,
+    upper: Fraction,
     stats: dict[str, Any],
 ) -> AttackResult:
     """Replay every point; the probabilities are the solver's, as fractions that add up."""
-    chances = probabilities([float(v) for v in result.x[program.probability]])
+    chances = probabilities([float(v) for v in solved[program.probability]])
     found = []
     for i, chance in enumerate(chances):
         points, patterns = [], []
         for j, spot in enumerate(survey.spots):
-            seen = survey.referee.seen(spot, result.x[program.inputs[i, j]])
+            seen = survey.referee.seen(spot, solved[program.inputs[i, j]])
             pattern, x = (0, spot.reference.x.astype(np.float32)) if seen is None else seen
             points.append(x)
             patterns.append(pattern)
@@ -223,11 +234,7 @@ def _found(
             found.append(DeterministicAttack(chance, tuple(points), tuple(patterns)))
     count = len(survey.networks)
     value = realised_value(found, count)
-    upper = Fraction(1)
-    if method is Method.MAXMIN and result.status == 0:
-        stats = stats | {"objective": float(-result.fun)}
-        if program.attacks >= count:
-            upper = max(value, min(upper, Fraction(float(-result.mip_dual_bound)) + Fraction(1, 10**6)))
+    upper = max(upper, value)
     verdict = judge_value(value, upper if upper < 1 else upper + 1, alpha)
     reason = "up to the solver's tolerances" if verdict is Outcome.ROBUST else ""
     if verdict is Outcome.UNKNOWN and alpha is not None:

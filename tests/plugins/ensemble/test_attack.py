@@ -1,0 +1,194 @@
+"""Randomized attacks: the exact value against brute force and against one big program; ties; time; stores."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from verifolio.errors import InputError
+from verifolio.network import Network
+from verifolio.plugins.ensemble.attack import (
+    AttackOptions,
+    AttackRequest,
+    AttackResult,
+    EnsembleAttack,
+    Method,
+    Outcome,
+    realised_value,
+)
+from verifolio.plugins.ensemble.falsify import Plan
+from verifolio.plugins.ensemble.ledger import Ledger
+from verifolio.property import Reference
+
+LIGHT = Plan(steps=3, restarts=0)
+
+
+def play(
+    networks: tuple[Network, ...],
+    references: tuple[Reference, ...],
+    oracle: Any,
+    alpha: str | None = None,
+    **options: Any,
+) -> AttackResult:
+    level = None if alpha is None else Fraction(alpha)
+    settings = AttackOptions(**({"plan": LIGHT} | options))
+    return EnsembleAttack(settings).run(AttackRequest(networks, references, level), oracle)
+
+
+def figure_one(tiny: Any, folder: Path) -> tuple[tuple[Network, ...], tuple[Reference, ...]]:
+    """One point in the plane; one classifier errs far to the left, the other far to the right."""
+    left = tiny.linear(folder / "left.onnx", [[0, 0], [-1, 0]], [0.0, -1.0])
+    right = tiny.linear(folder / "right.onnx", [[0, 0], [1, 0]], [0.0, -1.0])
+    point = Reference(np.zeros(2), 0, 2.0, 1.0, -math.inf, math.inf)
+    return (left, right), (point,)
+
+
+@pytest.mark.parametrize("method", [Method.DECOMPOSITION, Method.MAXMIN, Method.MILP, Method.SMT])
+def test_the_first_figure_has_value_one_half(tiny: Any, tmp_path: Path, method: Method) -> None:
+    networks, points = figure_one(tiny, tmp_path)
+    with tiny.inline() as oracle:
+        result = play(networks, points, oracle, "1/2", method=method, attacks=2)
+    assert result.verdict is Outcome.NOT_ROBUST
+    assert result.value_lower == Fraction(1, 2)
+    assert [a.probability for a in result.attacks] == [Fraction(1, 2)] * 2
+    if method is Method.DECOMPOSITION:
+        assert result.value_upper == Fraction(1, 2)
+        assert result.weights == (Fraction(1, 2), Fraction(1, 2))
+
+
+def test_just_above_the_value_the_first_figure_is_robust(tiny: Any, tmp_path: Path) -> None:
+    networks, points = figure_one(tiny, tmp_path)
+    with tiny.inline() as oracle:
+        assert play(networks, points, oracle, "0.5000001").verdict is Outcome.ROBUST
+        assert play(networks, points, oracle, "0.5").verdict is Outcome.NOT_ROBUST
+        assert play(networks, points, oracle, "0.6", method=Method.MILP).verdict is Outcome.ROBUST
+        assert play(networks, points, oracle, "0.6", method=Method.SMT).verdict is Outcome.ROBUST
+        few = play(networks, points, oracle, "0.4", method=Method.MILP, attacks=1)
+    assert few.verdict is Outcome.UNKNOWN
+    assert "2 may be needed" in few.reason
+
+
+def test_single_network_attackers(tiny: Any, tmp_path: Path) -> None:
+    networks, points = figure_one(tiny, tmp_path)
+    with tiny.inline() as oracle:
+        uniform = play(networks, points, oracle, "1/2", method=Method.UNIFORM)
+        best = play(networks, points, oracle, "1/2", method=Method.DETERMINISTIC)
+    assert uniform.value_lower == Fraction(1, 2)
+    assert uniform.verdict is Outcome.NOT_ROBUST
+    assert best.value_lower == 0
+    assert best.verdict is Outcome.UNKNOWN
+
+
+def test_a_tie_is_an_error(tiny: Any, tmp_path: Path) -> None:
+    """Two zeros behind a ReLU: nobody's label, so the loss is one without any attack."""
+    dead = tiny.ends_in_relu(tmp_path / "dead.onnx", [[1, 0], [0, 1]], [-5.0, -5.0])
+    point = Reference(np.zeros(2), 0, 0.5, math.inf, -math.inf, math.inf)
+    with tiny.inline() as oracle:
+        result = play((dead,), (point,), oracle, "1")
+    assert result.verdict is Outcome.NOT_ROBUST
+    assert result.value_lower == 1
+
+
+def test_the_value_is_that_of_all_attacks_and_of_the_big_program(tiny: Any, tmp_path: Path) -> None:
+    """200 random ensembles: sets by linear regions, the game over all combinations, and one program."""
+    rng = np.random.default_rng(11)
+    values = set()
+    with tiny.inline() as oracle:
+        for trial in range(200):
+            folder = tmp_path / str(trial)
+            folder.mkdir()
+            count = 3 if trial % 5 == 0 else 2
+            networks = tiny.random_ensemble(rng, folder, count, 2)
+            points = tiny.random_points(rng, 1 if trial % 3 else 2, 2, math.inf)
+            result = play(networks, points, oracle)
+            assert result.value_lower == result.value_upper
+            assert realised_value(result.attacks, count) == result.value_lower
+            assert len(result.attacks) <= count
+            truth = tiny.product_game([tiny.true_sets(networks, p) for p in points], count)
+            assert abs(float(result.value_lower) - truth) < 1e-6
+            program = play(networks, points, oracle, method=Method.MAXMIN)
+            assert abs(program.stats["objective"] - truth) < 1e-6
+            assert program.value_lower <= result.value_lower <= program.value_upper
+            values.add(result.value_lower)
+    assert len(values) >= 4  # not all of them are trivial
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0])
+def test_other_norms_agree_with_samples(tiny: Any, tmp_path: Path, norm: float) -> None:
+    rng = np.random.default_rng(5)
+    with tiny.inline() as oracle:
+        for trial in range(6):
+            folder = tmp_path / str(trial)
+            folder.mkdir()
+            networks = tiny.random_ensemble(rng, folder, 2, 3)
+            points = tiny.random_points(rng, 1, 3, norm)
+            result = play(networks, points, oracle)
+            ball = points[0].ball
+            assert ball is not None
+            for attack in result.attacks:
+                assert ball.distance(attack.points[0].astype(np.float64)) <= ball.radius
+            samples = ball.centre + rng.uniform(-ball.radius, ball.radius, (400, 2))
+            inside = [x for x in samples if ball.distance(x) < ball.radius]
+            for x in inside:
+                wrong = []
+                for n in networks:
+                    y = n.replay(x.astype(np.float32))
+                    wrong.append(bool(np.delete(y, points[0].label).max() >= y[points[0].label]))
+                if all(wrong):
+                    assert result.value_upper == 1
+
+
+def test_without_answers_the_interval_still_holds_the_value(tiny: Any, tmp_path: Path) -> None:
+    """A verifier that proves nothing, or no time at all: wider intervals, never wrong ones."""
+    rng = np.random.default_rng(2)
+    for trial in range(8):
+        folder = tmp_path / str(trial)
+        folder.mkdir()
+        networks = tiny.random_ensemble(rng, folder, 3, 3)
+        points = tiny.random_points(rng, 2, 3, math.inf)
+        with tiny.inline() as oracle:
+            exact = play(networks, points, oracle)
+        with tiny.inline("fgsm") as oracle:
+            blind = play(networks, points, oracle, plan=Plan(1, 0))
+        with tiny.inline() as oracle:
+            late = play(networks, points, oracle, seconds=0.0)
+        assert exact.value_lower == exact.value_upper
+        for loose in (blind, late):
+            assert loose.value_lower <= exact.value_lower <= loose.value_upper
+            assert realised_value(loose.attacks, 3) >= loose.value_lower
+
+
+def test_a_second_run_asks_nothing(tiny: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    networks = tiny.random_ensemble(rng, tmp_path, 3, 3)
+    points = tiny.random_points(rng, 6, 3, 1.0)
+    store = str(tmp_path / "facts.db")
+    with tiny.inline() as oracle:
+        first = play(networks, points, oracle, store=store)
+        assert oracle.counts.get("run", 0) > 0
+    with tiny.inline() as oracle:
+        again = play(networks, points, oracle, store=store)
+        assert oracle.counts == {}
+    assert (again.value_lower, again.value_upper) == (first.value_lower, first.value_upper)
+    ledger = Ledger(store)
+    assert len(ledger) > 0
+    assert all(fact.x is not None for fact in ledger if fact.verdict.value == "sat")
+    ledger.close()
+
+
+def test_bad_requests_say_why(tiny: Any, tmp_path: Path) -> None:
+    networks, points = figure_one(tiny, tmp_path)
+    with pytest.raises(InputError, match="from 0 to 1"):
+        AttackRequest(networks, points, Fraction(2))
+    with tiny.inline() as oracle, pytest.raises(InputError, match="different networks"):
+        play((networks[0], networks[0]), points, oracle)
+    wide = Reference(np.zeros(3), 0, 1.0)
+    with tiny.inline() as oracle, pytest.raises(InputError, match="3 inputs"):
+        play(networks, (wide,), oracle)
+    with tiny.inline() as oracle, pytest.raises(InputError, match="--alpha"):
+        play(networks, points, oracle, method=Method.MILP)
