@@ -99,11 +99,10 @@ def compare(rows: Sequence[Row], known: dict[Place, Published]) -> None:
         judged = [(r, p) for r, p in pairs if np.isfinite(p.falsified)]
         better = sum(r.upper is not None and r.upper <= p.falsified * (1 + 1e-9) for r, p in judged)
         print(f"{network}: {len(mine)} images, {sum(r.status == 'closed' for r in mine)} closed")
-        print(
-            f"  mean gap {mean(gaps):.5f} (largest {max(gaps, default=float('nan')):.5f}); published {mean(theirs):.5f}"
-        )
+        print(f"  mean gap {mean(gaps):.5f} (largest {max(gaps, default=0.0):.5f})")
+        print(f"  published mean gap {mean(theirs):.5f}")
         seconds = [r.seconds for r in mine]
-        print(f"  mean seconds {mean(seconds):.1f}, most {max(seconds, default=float('nan')):.1f}")
+        print(f"  mean seconds {mean(seconds):.1f}, most {max(seconds, default=0.0):.1f}")
         print(f"  published mean seconds {mean([p.seconds for _, p in pairs]):.0f}")
         print(f"  upper <= published falsified radius: {better} of {len(judged)}")
         refuted = [(r, p) for r, p in pairs if r.upper is not None and r.upper <= p.verified]
