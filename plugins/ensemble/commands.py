@@ -210,8 +210,11 @@ class Limits:
     @contextmanager
     def oracle(self) -> Iterator[Oracle]:
         """The oracle, with a portfolio of ours unless one was named."""
+        import torch
+
         from verifolio.cli.common import open_oracle
 
+        torch.set_num_threads(self.cores)  # batches of small networks: more threads only wait for each other
         with open_oracle(
             self.verifier,
             self.portfolio,

@@ -106,7 +106,7 @@ class Composer:
                 raise InputError(str(network.path), "no nested graphs", node.op_type, "merge it by hand")
             for names in (node.input, node.output):
                 names[:] = [rename.get(n, prefix + n) if n else "" for n in names]
-            node.name = prefix + node.name
+            node.name = prefix + node.name if node.name else ""
             self.nodes.append(node)
         out = rename.get(network.outputs[0].name, prefix + network.outputs[0].name)
         return self.node("Reshape", [out, self.constant([1, network.output_size], np.int64)])

@@ -122,6 +122,11 @@ class Tiny:
     true_sets = staticmethod(true_sets)
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _one_thread() -> None:
+    torch.set_num_threads(1)  # the tensors are tiny: more threads only wait for each other
+
+
 @pytest.fixture(scope="session")
 def tiny() -> type[Tiny]:
     return Tiny

@@ -166,7 +166,7 @@ def test_without_answers_the_interval_still_holds_the_value(tiny: Any, tmp_path:
 def test_a_second_run_asks_nothing(tiny: Any, tmp_path: Path) -> None:
     rng = np.random.default_rng(4)
     networks = tiny.random_ensemble(rng, tmp_path, 3, 3)
-    points = tiny.random_points(rng, 6, 3, 1.0)
+    points = tiny.random_points(rng, 15, 3, 1.0)
     store = str(tmp_path / "facts.db")
     with tiny.inline() as oracle:
         first = play(networks, points, oracle, store=store)
