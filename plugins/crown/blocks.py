@@ -86,8 +86,10 @@ def _compose(op: object, matrices: list[sparse.csr_array], parents: list[Form], 
     bias = np.array(offset(op), np.float64)  # type: ignore[arg-type]
     matrix, matrix_error = sparse.csr_array((size, features)), sparse.csr_array((size, features))
     bias_error = np.zeros(size) + (0.0 if getattr(op, "bias_error", None) is None else _bias_error(op))
-    exact = len(parents) == 1 and bool((np.diff(parents[0].matrix.indptr) <= 1).all()) and (
-        bool((parents[0].matrix.data == 1).all()) and not parents[0].bias.any()
+    exact = (
+        len(parents) == 1
+        and bool((np.diff(parents[0].matrix.indptr) <= 1).all())
+        and (bool((parents[0].matrix.data == 1).all()) and not parents[0].bias.any())
     )
     weight_errors = _weight_error(op)
     for part, form in zip(matrices, parents, strict=True):
@@ -177,7 +179,9 @@ def _rows_form(blocks: Blocks, problem: Problem) -> Form:
     return Form(
         sparse.csr_array(weight @ output.matrix + direct),
         on_outputs @ output.bias - rhs,
-        sparse.csr_array(absolute @ output.matrix_error + rounding * (absolute @ abs(output.matrix) + abs(direct))),
+        sparse.csr_array(
+            absolute @ output.matrix_error + rounding * (absolute @ abs(output.matrix) + abs(direct))
+        ),
         absolute @ output.bias_error + rounding * (absolute @ np.abs(output.bias) + np.abs(rhs)),
     )
 

@@ -11,6 +11,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from verifolio.budget import Budget
 from verifolio.plugins.crown.blocks import make_blocks, make_kernel
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.program import Program
@@ -26,6 +27,7 @@ except ImportError:
 Array = NDArray[np.float64]
 MAX_KERNEL_INPUTS = 128
 MAX_KERNEL_NEURONS = 4000
+MAX_TIGHTENED = 8000  # with more neurons, intervals inside and one backward pass per box
 
 
 @dataclass
@@ -108,22 +110,28 @@ class TensorEngine:
 
     neurons = 0
 
-    def __init__(self, problem: Problem, device: str = "cpu", elements: int = 1 << 24) -> None:
-        self.problem = problem
+    def __init__(
+        self, problem: Problem, budget: Budget, device: str = "cpu", elements: int = 1 << 24
+    ) -> None:
+        self.problem, self.budget = problem, budget
         self.space = Space(torch.float64, device)
         self.program = Program(problem.graph, self.space)
-        self.effort = Effort(elements=elements)
+        self.effort = Effort(tighten=problem.graph.neurons <= MAX_TIGHTENED, elements=elements)
         n, m = problem.graph.input_size, problem.graph.output_size
         parts = [dense_rows(rows, n, m) for rows in problem.disjuncts]
-        self.on_inputs, self.on_outputs = (self.space.tensor(np.concatenate([p[i] for p in parts])) for i in (0, 1))
+        self.on_inputs, self.on_outputs = (
+            self.space.tensor(np.concatenate([p[i] for p in parts])) for i in (0, 1)
+        )
         self.rhs = self.space.up(np.concatenate([p[2] for p in parts]))
         self.disjunct = np.concatenate([np.full(r.count, d) for d, r in enumerate(problem.disjuncts)])
         self.strict = np.concatenate([r.strict for r in problem.disjuncts])
 
     @torch.no_grad()
     def bound(self, batch: Batch) -> Findings:
-        region = Region(self.space.tensor(batch.lower), self.space.tensor(batch.upper), self._balls(len(batch)))
-        state = sweep(self.program, region, self.effort)
+        region = Region(
+            self.space.tensor(batch.lower), self.space.tensor(batch.upper), self._balls(len(batch))
+        )
+        state = sweep(self.program, region, self.effort, budget=self.budget)
         captured: dict[int, Tensor] = {}
         extra = {0: self.on_inputs[None]} if bool(self.on_inputs.any()) else None
         bound = self.program.lower(
@@ -148,7 +156,7 @@ class TensorEngine:
         impossible = np.stack([done[:, self.disjunct == d].any(1) for d in range(disjuncts)], 1)
         best = np.stack([gap[:, self.disjunct == d].max(1) for d in range(disjuncts)], 1)
         best[impossible] = np.inf
-        closed = impossible.all(1)
+        closed = np.asarray(impossible.all(1))
         target = best.argmin(1)
         chosen = np.where(self.disjunct[None] == target[:, None], gap, -np.inf).argmax(1)
         lead = rows[np.arange(count), chosen]
@@ -166,6 +174,8 @@ def kernel_applies(problem: Problem) -> bool:
     return _boxes is not None and plain and small and make_blocks(problem.graph) is not None
 
 
-def make_engine(problem: Problem, threads: int, device: str = "cpu") -> BoxEngine:
+def make_engine(problem: Problem, budget: Budget, device: str = "cpu") -> BoxEngine:
     """The fastest engine that can handle the problem."""
-    return KernelEngine(problem, threads) if kernel_applies(problem) else TensorEngine(problem, device)
+    if kernel_applies(problem):
+        return KernelEngine(problem, budget.cores)
+    return TensorEngine(problem, budget, device)

@@ -57,7 +57,9 @@ def pick_by_trial(items: Subproblems, bound: Callable[[Subproblems], Tensor], ro
         return items
     trials = Subproblems.join([items.with_branch(items.branch[:, k : k + 1]) for k in range(count)])
     gain = (bound(trials.split()) - torch.cat([trials.bound] * 2)).nan_to_num(0.0)
-    limit = (-torch.cat([trials.bound] * 2)).clamp(min=1e-9)  # closing a child is worth what is missing, no more
+    limit = (-torch.cat([trials.bound] * 2)).clamp(
+        min=1e-9
+    )  # closing a child is worth what is missing, no more
     gain = torch.minimum(gain, limit).clamp(min=1e-4 * limit)
     left, right = gain.chunk(2)
     merit = (left * right).reshape(count, len(items)).T

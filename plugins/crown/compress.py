@@ -42,7 +42,9 @@ class _Rows:
     error: list[np.ndarray]
 
 
-def compress(graph: Graph, region: Region, interval: dict[int, Interval], rows: Tensor, direct: Tensor) -> Compressed:
+def compress(
+    graph: Graph, region: Region, interval: dict[int, Interval], rows: Tensor, direct: Tensor
+) -> Compressed:
     """`interval` holds the bounds of every ReLU's input.
 
     The small graph's outputs are `rows` (count, outputs) applied to the graph's, plus `direct` (count, inputs)
@@ -57,7 +59,9 @@ def compress(graph: Graph, region: Region, interval: dict[int, Interval], rows: 
             parent = program.parents[i][0]
             one = torch.zeros(len(kept[i]), program.sizes[parent], dtype=torch.float64, device=rows.device)
             one[torch.arange(len(kept[i])), kept[i]] = 1
-            forms[i] = _forms(program, state, parent, one, [j for j in graph.relus if j < i and len(kept[j])], kept)
+            forms[i] = _forms(
+                program, state, parent, one, [j for j in graph.relus if j < i and len(kept[j])], kept
+            )
     last = [j for j in graph.relus if len(kept[j])]
     forms[graph.output + 1] = _forms(program, state, graph.output, rows.double(), last, kept)
     _add_direct(forms[graph.output + 1], direct.double().cpu().numpy(), region)
@@ -108,7 +112,8 @@ def _forms(
         found.on_input.append(pushed.rows[0].cpu().numpy())
         # a kept neuron that the rows do not reach has no captured entry
         cut = [
-            captured[j][0][:, kept[j]] if j in captured else part.new_zeros(len(part), len(kept[j])) for j in before
+            captured[j][0][:, kept[j]] if j in captured else part.new_zeros(len(part), len(kept[j]))
+            for j in before
         ]
         found.on_kept.append(torch.cat(cut, 1).cpu().numpy() if cut else np.zeros((len(part), 0)))
         found.bias.append(pushed.constant.expand(1, len(part))[0].cpu().numpy())
@@ -123,7 +128,8 @@ def _assemble(graph: Graph, forms: dict[int, _Rows], kept: dict[int, Tensor]) ->
     direct = join([join(f.on_input) for f in forms.values()])
     bias, error = (join([join(getattr(f, n)) for f in forms.values()]) for n in ("bias", "error"))
     first = builder.add(Dense(len(direct), bias, direct, None, error), 0)
-    start, hidden = 0, []
+    start = 0
+    hidden: list[int] = []
     for form in forms.values():
         on_kept = join(form.on_kept)
         size = len(on_kept)

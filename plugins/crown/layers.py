@@ -95,10 +95,12 @@ class DenseLayer(Layer):
         self.weight_error = None if op.weight_error is None else space.up(op.weight_error)
         self.bias_error = None if op.bias_error is None else space.up(op.bias_error)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, *inputs: Tensor) -> Tensor:
+        (x,) = inputs
         return torch.nn.functional.linear(x, self.weight, self.bias)
 
-    def spread(self, radius: Tensor) -> Tensor:
+    def spread(self, *radii: Tensor) -> Tensor:
+        (radius,) = radii
         return radius @ self.absolute.T
 
     def backward(self, rows: Tensor) -> tuple[list[Tensor], Tensor | None]:
@@ -136,10 +138,12 @@ class SparseLayer(Layer):
                 pointers, columns, torch.as_tensor(matrix.data), size=matrix.shape, dtype=self.space.dtype
             ).to(self.space.device)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, *inputs: Tensor) -> Tensor:
+        (x,) = inputs
         return (self.weight @ x.T).T + self.bias
 
-    def spread(self, radius: Tensor) -> Tensor:
+    def spread(self, *radii: Tensor) -> Tensor:
+        (radius,) = radii
         return (self.absolute @ radius.T).T
 
     def backward(self, rows: Tensor) -> tuple[list[Tensor], Tensor | None]:
@@ -171,10 +175,12 @@ class ConvLayer(Layer):
         self.weight_error = None if op.weight_error is None else space.up(op.weight_error)
         self.bias_error = None if op.bias_error is None else space.up(op.bias_error)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, *inputs: Tensor) -> Tensor:
+        (x,) = inputs
         return convolve(self.op, x, self.weight, self.bias)
 
-    def spread(self, radius: Tensor) -> Tensor:
+    def spread(self, *radii: Tensor) -> Tensor:
+        (radius,) = radii
         return convolve(self.op, radius, self.absolute, None)
 
     def backward(self, rows: Tensor) -> tuple[list[Tensor], Tensor | None]:
@@ -206,10 +212,12 @@ class ScaleLayer(Layer):
         self.weight_error = None if op.weight_error is None else space.up(op.weight_error)
         self.bias_error = None if op.bias_error is None else space.up(op.bias_error)
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, *inputs: Tensor) -> Tensor:
+        (x,) = inputs
         return x * self.weight + self.bias
 
-    def spread(self, radius: Tensor) -> Tensor:
+    def spread(self, *radii: Tensor) -> Tensor:
+        (radius,) = radii
         return radius * self.absolute
 
     def backward(self, rows: Tensor) -> tuple[list[Tensor], Tensor | None]:
@@ -235,7 +243,8 @@ class SelectLayer(Layer):
         self.hole = torch.as_tensor(op.index < 0, device=space.device)
         self.terms = int(np.bincount(op.index[op.index >= 0], minlength=1).max(initial=1))
 
-    def forward(self, x: Tensor) -> Tensor:
+    def forward(self, *inputs: Tensor) -> Tensor:
+        (x,) = inputs
         return x[:, self.index].masked_fill(self.hole, 0.0)
 
     def backward(self, rows: Tensor) -> tuple[list[Tensor], Tensor | None]:

@@ -22,6 +22,7 @@ from verifolio.plugins.crown.root import Root
 from verifolio.plugins.crown.subproblems import Subproblems
 
 Array = NDArray[np.float64]
+Signs = dict[int, NDArray[np.int8]]
 
 
 class LeafSolver:
@@ -49,19 +50,28 @@ class LeafSolver:
         found = linprog(cost, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs")
         if found.status not in (0, 2):
             return False, None
-        if found.status == 2:  # the fixed phases alone contradict each other: minimise their violation instead
+        if (
+            found.status == 2
+        ):  # the fixed phases alone contradict each other: minimise their violation instead
             return self._prove_infeasible(leaf, signs, fixed, low, high), None
         duals = -np.asarray(found.ineqlin.marginals)
-        point = np.clip(found.x[:-1], low, high)
+        point = np.clip(np.asarray(found.x)[:-1], low, high)
         return self._proves(leaf, signs, duals[:count], duals[count:]), point
 
     def _prove_infeasible(
-        self, leaf: Subproblems, signs: dict[int, NDArray[np.int8]], fixed: tuple[Array, Array], low: Array, high: Array
+        self,
+        leaf: Subproblems,
+        signs: Signs,
+        fixed: tuple[Array, Array],
+        low: Array,
+        high: Array,
     ) -> bool:
         matrix = np.c_[fixed[0], -np.ones(len(fixed[0]))]
         bounds = [*zip(low, high, strict=True), (None, None)]
-        found = linprog(np.r_[np.zeros(len(low)), 1.0], A_ub=matrix, b_ub=-fixed[1], bounds=bounds, method="highs")
-        if found.status != 0 or not found.fun > 0:
+        found = linprog(
+            np.r_[np.zeros(len(low)), 1.0], A_ub=matrix, b_ub=-fixed[1], bounds=bounds, method="highs"
+        )
+        if found.status != 0 or found.fun is None or not found.fun > 0:
             return False
         duals = -np.asarray(found.ineqlin.marginals)
         size = self.root.goal.rhs.shape[1]
@@ -70,7 +80,7 @@ class LeafSolver:
         return self._proves(leaf, signs, np.full(size, 1.0 / size), duals * (1e3 * span / found.fun))
 
     @torch.no_grad()
-    def _proves(self, leaf: Subproblems, signs: dict[int, NDArray[np.int8]], mix: Array, duals: Array) -> bool:
+    def _proves(self, leaf: Subproblems, signs: Signs, mix: Array, duals: Array) -> bool:
         """Whether the bound with these multipliers is positive, all rounding included."""
         beta, start = {}, 0
         for p, sign in signs.items():
@@ -86,7 +96,7 @@ class LeafSolver:
         dual = Dual({}, beta, torch.as_tensor(np.maximum(mix, 0)[None]))
         return bool((evaluate(self.program, state, wide, tensors, dual).margin > 0).any())
 
-    def _state(self, signs: dict[int, NDArray[np.int8]]) -> State:
+    def _state(self, signs: Signs) -> State:
         state = self.program.enter(self.region)
         for node in range(1, self.graph.output + 1):
             self.program.forward(state, node)
@@ -101,7 +111,7 @@ class LeafSolver:
         return state
 
     def _system(
-        self, signs: dict[int, NDArray[np.int8]], leaf: Subproblems
+        self, signs: Signs, leaf: Subproblems
     ) -> tuple[tuple[Array, Array], tuple[Array, Array], Array]:
         """Affine forms over x: -sign z of every fixed neuron, the goal's rows; and the right-hand sides."""
         forms = affine_forms(self.graph, signs, self.root.state)
@@ -117,7 +127,7 @@ class LeafSolver:
         return fixed, (on_output @ matrix, on_output @ bias), goal.rhs[0].double().cpu().numpy()
 
 
-def affine_forms(graph: Graph, signs: dict[int, NDArray[np.int8]], state: State) -> list[tuple[Array, Array]]:
+def affine_forms(graph: Graph, signs: Signs, state: State) -> list[tuple[Array, Array]]:
     """Every node as (matrix, bias) over x, with each ReLU in the phase that its sign or its interval says."""
     n = graph.input_size
     forms: list[tuple[Array, Array]] = [(np.eye(n), np.zeros(n))]

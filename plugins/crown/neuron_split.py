@@ -49,6 +49,7 @@ class NeuronSplit:
         self.violation = Violation(problem, context.device)
         space = Space(torch.float32, context.device)
         self.root = bound_root(problem, space, options.steps, options.memory // 64, context.budget)
+        context.evidence.add_bounds(self.root.bounds)
         self.program, self.goal = self.root.program, self.root.goal
         graph = self.program.graph
         self.relu_inputs = tuple(self.program.parents[i][0] for i in graph.relus)
@@ -96,7 +97,7 @@ class NeuronSplit:
 
     def _mix(self, state: State) -> Tensor | None:
         """First weights of the rows of conjunctions: mostly the row that is nearest to a proof."""
-        count, height = self.goal.rhs.shape
+        height = self.goal.rhs.shape[1]
         if height == 1 or not self.goal.mixable:
             return None
         with torch.no_grad():
@@ -159,7 +160,9 @@ class NeuronSplit:
         """Quick bounds of subproblems, to compare branching candidates."""
         return self._optimised(items, TRIAL_ITERATIONS)[3].margin.amax(1)
 
-    def _optimised(self, items: Subproblems, iterations: int) -> tuple[State, Goal, dict[int, Tensor], Result]:
+    def _optimised(
+        self, items: Subproblems, iterations: int
+    ) -> tuple[State, Goal, dict[int, Tensor], Result]:
         state = self._spread(len(items), items.signs)
         goal = self.goal.pick(items.disjunct)
         dual = items.dual(self.program.space.dtype)

@@ -15,7 +15,6 @@ from torch import Tensor
 from verifolio.budget import Budget
 from verifolio.plugins.crown.program import Program, State
 
-
 AVERAGE = 0.2  # weight of the newest point in the running average
 
 
@@ -80,13 +79,16 @@ class RelaxedPoint:
 
     def __init__(self, program: Program, count: int) -> None:
         self.program = program
-        make = {"dtype": program.space.dtype, "device": program.space.device, "requires_grad": True}
         self.probes = {
-            program.parents[i][0]: torch.zeros(count, 1, program.sizes[i], **make) for i in program.graph.relus
+            program.parents[i][0]: self._zeros(count, program.sizes[i]) for i in program.graph.relus
         }
         self.z: dict[int, Tensor] = {}
         self.h: dict[int, Tensor] = {}
         self.rows: dict[int, Tensor] = {}
+
+    def _zeros(self, count: int, size: int) -> Tensor:
+        space = self.program.space
+        return torch.zeros(count, 1, size, dtype=space.dtype, device=space.device, requires_grad=True)
 
     @torch.no_grad()
     def add(self, state: State, captured: dict[int, Tensor], lead: Tensor, share: float) -> None:

@@ -87,7 +87,9 @@ class Program:
         depth = [0] * len(self.parents)
         for i, parents in enumerate(self.parents):
             layer = self.layers[i]
-            mixes = self.relaxations[i] is not None or (layer is not None and layer.weighted and layer.terms > 1)
+            mixes = self.relaxations[i] is not None or (
+                layer is not None and layer.weighted and layer.terms > 1
+            )
             depth[i] = max((depth[p] for p in parents), default=0) + int(mixes)
         return depth
 

@@ -91,7 +91,7 @@ def dot(rows: Tensor, vector: Tensor) -> Tensor:
     return (rows @ vector[:, :, None])[:, :, 0]
 
 
-def shrunk_box(domain: Domain) -> tuple[np.ndarray, np.ndarray]:  # type: ignore[type-arg]
+def shrunk_box(domain: Domain) -> tuple[np.ndarray, np.ndarray]:
     ball = domain.ball
     if ball is None:
         return domain.lower, domain.upper

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from verifolio.budget import Budget
+from verifolio.evidence import Bounds
 from verifolio.plugins.crown.compress import compress
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.optimise import Dual, Goal, evaluate
@@ -27,6 +28,7 @@ class Root:
     state: State
     goal: Goal
     disjuncts: Tensor
+    bounds: Bounds
 
 
 def make_goal(space: Space, problem: Problem) -> Goal:
@@ -44,17 +46,22 @@ def make_goal(space: Space, problem: Problem) -> Goal:
 
 @torch.no_grad()
 def bound_root(problem: Problem, space: Space, steps: int, elements: int, budget: Budget) -> Root:
-    """Cheap bounds first; slopes of every neuron are optimised only if those leave a disjunct open."""
+    """Ever dearer bounds while a disjunct is open: intervals, backward bounds, optimised slopes per neuron."""
     program = Program(problem.graph, space)
     region = Region.of([problem.domain], space)
     goal = make_goal(space, problem)
-    state = sweep(program, region, Effort(elements=elements))
-    live = open_goals(evaluate(program, state, goal, {}, Dual()).margin)
-    if len(live) and steps and not budget.expired():
-        effort = Effort(steps=steps, elements=elements)
-        state = sweep(program, region, effort, known=_known(program, state), budget=budget)
+    live = torch.arange(len(goal.rhs), device=space.device)
+    efforts = [Effort(tighten=False), Effort(elements=elements)]
+    efforts += [Effort(steps=steps, elements=elements)] if steps else []
+    known: dict[int, Interval] = {}
+    for effort in efforts:
+        state = sweep(program, region, effort, known=known, budget=budget)
+        known = {p: state.interval[p] for p in program.before}
         live = live[open_goals(evaluate(program, state, goal.pick(live), {}, Dual()).margin)]
-    root = Root(program, state, goal.pick(live), live)
+        if not len(live) or budget.expired():
+            break
+    bounds = as_bounds(problem, known)
+    root = Root(program, state, goal.pick(live), live, bounds)
     return root if not len(live) or not problem.graph.piecewise_linear else shrink(problem, root)
 
 
@@ -71,13 +78,16 @@ def shrink(problem: Problem, root: Root) -> Root:
     program = Program(small.graph, space)
     state = sweep(program, root.state.region, Effort(tighten=False), known=small.known)
     rows = torch.eye(count * height, dtype=space.dtype, device=space.device).reshape(count, height, -1)
-    return Root(program, state, Goal(rows, None, goal.rhs, mixable=True), root.disjuncts)
+    return Root(program, state, Goal(rows, None, goal.rhs, mixable=True), root.disjuncts, root.bounds)
+
+
+def as_bounds(problem: Problem, known: dict[int, Interval]) -> Bounds:
+    """Intervals of the whole domain as evidence for others."""
+    lower = {p: low[0].double().cpu().numpy() for p, (low, _) in known.items()}
+    upper = {p: high[0].double().cpu().numpy() for p, (_, high) in known.items()}
+    return Bounds(problem.graph.sha256, problem.domain, lower, upper, source="crown")
 
 
 def open_goals(margin: Tensor) -> Tensor:
     """Which goals have no row that is proved positive (NaN proves nothing)."""
     return (~(margin.amax(1) > 0)).nonzero()[:, 0]
-
-
-def _known(program: Program, state: State) -> dict[int, Interval]:
-    return {p: state.interval[p] for p in program.before}

@@ -16,7 +16,8 @@ HALF = torch.float16  # the dual is only a starting point: half precision is ple
 class Subproblems:
     """`signs[p]` (count, size) is +1 or -1 where neuron j of node p is fixed, 0 elsewhere.
 
-    `mix` (count, rows) are the weights of the goal's rows. `branch` (count, candidates) are neurons to split next, best first, numbered through all nodes; -1: none left.
+    `mix` (count, rows) are the weights of the goal's rows. `branch` (count, candidates) are neurons to split
+    next, best first, numbered through all nodes; -1: none left.
     """
 
     disjunct: Tensor

@@ -27,10 +27,13 @@ class Effort:
     elements: int = 1 << 25
 
 
+PLAIN = Effort()
+
+
 def sweep(
     program: Program,
     region: Region,
-    effort: Effort = Effort(),
+    effort: Effort = PLAIN,
     known: Mapping[int, Interval] | None = None,
     budget: Budget | None = None,
 ) -> State:
@@ -46,7 +49,7 @@ def sweep(
         program.relax(state, node)  # before refining it: a nonlinear node's own bounds use its own lines
         in_time = budget is None or not budget.expired()
         if effort.tighten and in_time and node in program.before and program.mixing[node] > 1:
-            refine(program, state, node, effort)
+            refine(program, state, node, effort, budget)
     return state
 
 
@@ -56,7 +59,7 @@ def tighter(a: Interval, b: Interval) -> Interval:
     return torch.minimum(low, high), torch.maximum(low, high)
 
 
-def refine(program: Program, state: State, node: int, effort: Effort) -> None:
+def refine(program: Program, state: State, node: int, effort: Effort, budget: Budget | None = None) -> None:
     """Backward bounds for the neurons of `node` on which some relaxation is still loose."""
     wanted = loose(program, state, node).any(0).nonzero()[:, 0]
     if not len(wanted):
@@ -67,11 +70,17 @@ def refine(program: Program, state: State, node: int, effort: Effort) -> None:
     widest = max(program.sizes[: node + 1])
     step = max(1, effort.elements // (2 * batch * widest))
     for chunk in wanted.split(step):
+        if budget is not None and budget.expired():
+            break
         rows = torch.zeros(1, 2 * len(chunk), program.sizes[node], dtype=low.dtype, device=low.device)
         place = torch.arange(len(chunk), device=low.device)
         rows[0, place, chunk] = 1
         rows[0, place + len(chunk), chunk] = -1
-        bound = ascend(program, state, node, rows, effort.steps) if effort.steps else program.lower(state, node, rows)
+        bound = (
+            ascend(program, state, node, rows, effort.steps)
+            if effort.steps
+            else program.lower(state, node, rows)
+        )
         below, above = bound[:, : len(chunk)], -bound[:, len(chunk) :]
         low[:, chunk] = torch.fmax(low[:, chunk], below)
         high[:, chunk] = torch.fmin(high[:, chunk], above)

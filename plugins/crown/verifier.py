@@ -85,8 +85,10 @@ class Crown(Verifier):
         from verifolio.plugins.crown.boxes import KernelEngine, make_engine
         from verifolio.plugins.crown.input_split import InputSplit
 
-        engine = make_engine(problem, context.budget.cores, context.device)
-        batch = self.options.batch or (512 if isinstance(engine, KernelEngine) else 64)
+        engine = make_engine(problem, context.budget, context.device)
+        widest = max(node.op.size for node in problem.graph.nodes)
+        tensors = int(np.clip((1 << 17) // widest, 4, 64))
+        batch = self.options.batch or (512 if isinstance(engine, KernelEngine) else tensors)
         return InputSplit(problem, engine, context, batch).run()
 
 

@@ -83,7 +83,9 @@ class SmoothRelaxation(Relaxation):
         low, high = (t.double() for t in inputs[0])
         zero = torch.zeros_like(low)
         bounds = self._intercept(zero, low, high, -1), self._intercept(zero, low, high, 1)
-        return self._outward(bounds[0], inputs[0][0].dtype, -1), self._outward(bounds[1], inputs[0][0].dtype, 1)
+        return self._outward(bounds[0], inputs[0][0].dtype, -1), self._outward(
+            bounds[1], inputs[0][0].dtype, 1
+        )
 
     def lines(self, parameter: Tensor | None, *inputs: Interval) -> Lines:
         dtype = inputs[0][0].dtype
@@ -144,7 +146,9 @@ class SmoothRelaxation(Relaxation):
         k = slope.detach()
         points = torch.stack([low.expand_as(k), high.expand_as(k), *self._inside(k, low, high)])
         gaps = self.function.value(points, self.exponent) - k * points
-        best = (gaps.nan_to_num(nan=-math.inf).max(0) if side > 0 else gaps.nan_to_num(nan=math.inf).min(0)).indices
+        best = (
+            gaps.nan_to_num(nan=-math.inf).max(0) if side > 0 else gaps.nan_to_num(nan=math.inf).min(0)
+        ).indices
         x = points.gather(0, best[None])[0]
         value = self.function.value(x, self.exponent)
         size = torch.maximum(low.abs(), high.abs())
