@@ -50,28 +50,31 @@ class Size:
     timeout: float
 
 
-REDUCED = Size(("mnist-nn",), train=10_000, epochs=8, images=8, timeout=4.0)
+REDUCED = Size(("mnist-nn",), train=10_000, epochs=10, images=6, timeout=4.0)
 FULL = Size(("mnist-nn", "mnist-relu-4-1024"), train=60_000, epochs=50, images=100, timeout=3600.0)
 
 
 def critical(oracle: Oracle, network: Network, x: np.ndarray, label: int) -> tuple[float, float]:
-    """The largest radius of the grid that is proved (0 if none) and the smallest that is refuted (inf)."""
+    """The largest radius of the grid that is proved (0 if none) and the smallest that is refuted (inf).
+
+    Two binary searches: undecided counts as too far for the first and as too near for the second.
+    """
     prop = choose_property("classification")
-    low, high, undecided = -1, len(GRID), set[int]()
-    while True:
-        candidates = [i for i in range(low + 1, high) if i not in undecided]
-        if not candidates:
-            break
-        middle = candidates[len(candidates) // 2]
-        verdict = oracle.ask(prop.query([network], Reference(x, label, float(GRID[middle])))).verdict
-        if verdict is Verdict.UNSAT:
-            low = middle
-        elif verdict is Verdict.SAT:
-            high = middle
-        else:
-            undecided.add(middle)
-            if len(undecided) >= 3:  # enough to see where proofs stop
-                break
+    found: dict[int, Verdict] = {}
+
+    def verdict(k: int) -> Verdict:
+        if k not in found:
+            found[k] = oracle.ask(prop.query([network], Reference(x, label, float(GRID[k])))).verdict
+        return found[k]
+
+    low, refuted = -1, len(GRID)
+    while low + 1 < refuted:
+        middle = (low + refuted) // 2
+        low, refuted = (middle, refuted) if verdict(middle) is Verdict.UNSAT else (low, middle)
+    below, high = low, len(GRID)
+    while below + 1 < high:
+        middle = (below + high) // 2
+        below, high = (below, middle) if verdict(middle) is Verdict.SAT else (middle, high)
     return (float(GRID[low]) if low >= 0 else 0.0), (float(GRID[high]) if high < len(GRID) else np.inf)
 
 

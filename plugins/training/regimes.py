@@ -64,18 +64,22 @@ class Augment(Regime):
 
 @dataclass(frozen=True)
 class Adversarial(Regime):
-    """Cross-entropy at the points an attack finds: fgsm with a random start, or pgd."""
+    """Cross-entropy at the points an attack finds: fgsm with a random start, or pgd.
+
+    The radius grows over the first `ramp` of the training; large radii from the start leave small networks
+    with a constant answer.
+    """
 
     name: ClassVar[str] = "adversarial"
     attack: str = "pgd"
     steps: int = 10
+    ramp: float = 0.3
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor, part: float, random: torch.Generator) -> Tensor:
+        ball = grown(self.ball, part, self.ramp)
         if self.attack == "fgsm":
-            z = fgsm(model, x, y, self.ball, random)
-        else:
-            z = pgd(model, x, y, self.ball, random, self.steps)
-        return functional.cross_entropy(model(z), y)
+            return functional.cross_entropy(model(fgsm(model, x, y, ball, random)), y)
+        return functional.cross_entropy(model(pgd(model, x, y, ball, random, self.steps)), y)
 
 
 @dataclass(frozen=True)
@@ -109,16 +113,20 @@ class Certified(Regime):
     def loss(self, model: nn.Module, x: Tensor, y: Tensor, part: float, random: torch.Generator) -> Tensor:
         if self.bounder is None:
             raise InputError("regime certified", "a bounder", "none", "--bounder interval")
-        grown = min(1.0, part / self.ramp)
         outputs = model(x)
         clean = functional.cross_entropy(outputs, y)
-        if grown == 0:
-            return clean
-        ball = Ball(self.ball.epsilon * grown, self.ball.low, self.ball.high)
+        share = self.share * min(1.0, part / self.ramp)
+        ball = grown(self.ball, part, self.ramp)
         margins = self.bounder.margins(model, *ball.box(x), label_rows(y, outputs.shape[1], x))
         # minus the margins are upper bounds of (other score - label's score), 0 at the label itself
         worst = functional.cross_entropy(-margins, y)
-        return (1 - self.share * grown) * clean + self.share * grown * worst
+        return (1 - share) * clean + share * worst
+
+
+def grown(ball: Ball, part: float, ramp: float) -> Ball:
+    """The ball after `part` of the training, its radius growing over the first `ramp` of it."""
+    now = min(1.0, part / ramp) if ramp > 0 else 1.0
+    return Ball(ball.epsilon * now, ball.low, ball.high)
 
 
 def label_rows(y: Tensor, classes: int, like: Tensor) -> Tensor:

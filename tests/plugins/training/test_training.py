@@ -181,7 +181,7 @@ def test_certified_training_raises_verified_accuracy(
     digits: tuple[Tensor, Tensor], unseen: tuple[Tensor, Tensor], tmp_path: Path
 ) -> None:
     """At the same radius and as many epochs, bounds prove much more of a network trained for them."""
-    ball, plan = Ball(0.15), Schedule(epochs=40, rate=3e-3, batch=64)
+    ball, plan = Ball(0.15), Schedule(epochs=25, rate=3e-3, batch=64)
     x, y = unseen[0][:100], unseen[1][:100]
     shares: dict[str, dict[str, float]] = {}
     for choices in (Choices("adversarial", 0.15, steps=5), Choices("certified", 0.15, share=0.9)):
