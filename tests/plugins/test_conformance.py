@@ -3,13 +3,25 @@
 from __future__ import annotations
 
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from verifolio.options import build_options
+from verifolio.plugins.distribution.bracket import Bracket
+from verifolio.plugins.distribution.family import Family
+from verifolio.plugins.distribution.grid_search import Binary, KBinary
+from verifolio.plugins.distribution.search import Critical, Question
 from verifolio.registry import installed
-from verifolio.testing import BounderConformance, PropertyConformance, VerifierConformance
+from verifolio.testing import (
+    BounderConformance,
+    Classifier,
+    EstimatorConformance,
+    PropertyConformance,
+    VerifierConformance,
+)
 
 # who decides every problem that it does not refuse, given time
 COMPLETE = {"crown", "milp", "smt"}
@@ -19,6 +31,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "lipschitz": {"constant": 0.75},
     "equivalence": {"delta": 0.03},
     "output-range": {"lower": 0.1, "upper": 0.9},
+    "simultaneous-misclassification": {"members": 1},
 }
 STRETCHED = {"lipschitz"}  # violations near the reference count where their ray meets a larger radius
 ELSEWHERE = {"vnnlib"}  # is about a file of its own, not about the kit's inputs; see tests/plugins/properties
@@ -42,6 +55,32 @@ def _tests(registry: Any, base: type) -> dict[str, type]:
 globals().update(_tests(installed().verifiers, VerifierConformance))
 globals().update(_tests(installed().bounders, BounderConformance))
 globals().update(_tests(installed().properties, PropertyConformance))
+
+
+class RadiusKit(EstimatorConformance):
+    """The critical radius of (1/4, 1/4) is where 1/4 + r = 1 - (2 r - 1/2), in the kit's classifier."""
+
+    truth = 1.25 / 3
+
+    def request(self, folder: Path) -> Question:
+        family = Family(Classifier(folder).network(), np.array([0.25, 0.25]), 2)
+        return Question(family, radii=tuple(k / 20 for k in range(1, 20)), tolerance=1e-2, budget=20.0)
+
+    def check(self, result: Critical) -> None:
+        assert result.upper is not None
+        assert result.lower <= self.truth <= result.upper
+
+
+class TestBracketEstimator(RadiusKit):
+    make = Bracket
+
+
+class TestBinaryEstimator(RadiusKit):
+    make = Binary
+
+
+class TestKBinaryEstimator(RadiusKit):
+    make = KBinary
 
 
 @pytest.mark.parametrize("kind", ["verifiers", "bounders", "properties"])
