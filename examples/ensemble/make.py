@@ -74,8 +74,8 @@ def main() -> None:
         train(model, *only_pair(learn), epochs=30)
         export_onnx(model, HERE / f"{name}.onnx", (64,), name=name)
         print(f"{name}: accuracy {accuracy(model, images, labels):.3f}")
-    arrays = {"images": images.numpy().reshape(-1, 1, 8, 8), "labels": labels.numpy().astype(np.int64)}
-    np.savez_compressed(HERE / "pair.npz", **arrays)
+    shaped = images.numpy().reshape(-1, 1, 8, 8)
+    np.savez_compressed(HERE / "pair.npz", images=shaped, labels=labels.numpy().astype(np.int64))
 
 
 if __name__ == "__main__":

@@ -117,7 +117,7 @@ class _Work:
         todo = self.open()
         if not todo or stop():
             return
-        bounder = installed().all_bounders().best(self.problem(todo[0]))
+        bounder = installed().all_bounders().best(self.problem(todo[0]), at_most=10)
         if bounder is None:
             return
         for k, bounds in zip(todo, bounder.bound([self.problem(k) for k in todo]), strict=True):

@@ -61,7 +61,7 @@ class Prover:
         return Problem(self.graph(mask), spot.domain, rows)
 
     def _willing(self, problem: Problem) -> Bounder | None:
-        return self._bounders.best(problem)
+        return self._bounders.best(problem, at_most=10)
 
     def _bound(self, bounder: Bounder, problems: Sequence[Problem]) -> list[bool]:
         found = bounder.bound(problems, Budget())

@@ -72,7 +72,7 @@ def product_game(families: list[list[int]], networks: int) -> float:
     equal = np.append(np.ones(count), 0.0)[None]
     bounds = [(0, None)] * count + [(None, None)]
     answer = linprog(cost, A_ub=upper, b_ub=np.zeros(networks), A_eq=equal, b_eq=[1.0], bounds=bounds)
-    return float(-answer.fun)
+    return -float(answer.fun or 0.0)
 
 
 def true_sets(networks: Sequence[Network], reference: Reference) -> list[int]:

@@ -1,0 +1,133 @@
+"""Tables like those of Gross et al. 2020: one game per line, solved in several ways, each with its own clock.
+
+    python benchmarks/ensemble_games.py [--full] [--seconds 60] [--out FILE.jsonl] [--method decomposition]...
+
+The networks are those of examples/ensemble: three classifiers of two digits (8 x 8 pixels, ending in ReLU) and
+three of ten digits. A line that is in FILE already is not run again, so a stopped run continues.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import time
+from dataclasses import asdict, dataclass
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from verifolio.data import load_data
+from verifolio.network import Network
+from verifolio.oracle import Oracle
+from verifolio.plugins.ensemble.attack import AttackOptions, AttackRequest, EnsembleAttack, Method
+from verifolio.plugins.ensemble.commands import after_attacks
+from verifolio.plugins.ensemble.replay import make_references
+
+EXAMPLES = Path(__file__).parents[1] / "examples" / "ensemble"
+SETS = {
+    "pair": (("pair_a", "pair_b", "pair_c"), str(EXAMPLES / "pair.npz")),
+    "digits": (("digits_a", "digits_d", "digits_e"), "digits:test"),
+}
+HEAD = ("set", "|A|", "|X|", "norm", "epsilon", "alpha", "method", "verdict", "value", "seconds", "note")
+
+
+@dataclass(frozen=True)
+class Line:
+    """One game: which networks, how many attacks and points, the norm, the radius and the level."""
+
+    name: str
+    attacks: int
+    points: int
+    norm: float
+    epsilon: float
+    alpha: str
+
+
+REDUCED = (
+    Line("pair", 2, 4, 1.0, 0.1, "0.9"),
+    Line("pair", 2, 4, 1.0, 1.5, "0.2"),
+    Line("pair", 3, 4, 1.0, 2.5, "0.4"),
+    Line("pair", 3, 4, float("inf"), 0.2, "0.5"),
+    Line("digits", 3, 4, float("inf"), 0.1, "0.5"),
+)
+FULL = (
+    *REDUCED,
+    *(
+        Line("pair", a, 4, 1.0, e, al)
+        for a in (2, 3, 4)
+        for e in (0.5, 2.0, 4.0)
+        for al in ("0.1", "0.4", "0.9")
+    ),
+    *(Line("digits", 3, 10, float("inf"), e, al) for e in (0.05, 0.1, 0.2) for al in ("0.25", "0.5", "1")),
+)
+
+
+def play(line: Line, method: Method, seconds: float) -> dict[str, Any]:
+    """Verdict, exact interval and time of one way to solve one game."""
+    names, spec = SETS[line.name]
+    networks = tuple(Network.load(EXAMPLES / f"{n}.onnx") for n in names)
+    data = load_data(spec)
+    references = tuple(make_references(data, range(line.points), line.epsilon, line.norm))
+    options = AttackOptions(method, line.attacks, method is Method.DECOMPOSITION, seconds)
+    with Oracle(after_attacks(), "process", timeout=min(30.0, seconds)) as oracle:
+        started = time.monotonic()
+        request = AttackRequest(networks, references, Fraction(line.alpha))
+        result = EnsembleAttack(options).run(request, oracle)
+        took = time.monotonic() - started
+    return asdict(line) | {
+        "method": method.value,
+        "budget": seconds,
+        "verdict": result.verdict.value,
+        "lower": str(result.value_lower),
+        "upper": str(result.value_upper),
+        "seconds": round(took, 2),
+        "note": result.reason,
+        "norm": str(line.norm),
+    }
+
+
+def shown(row: dict[str, Any]) -> str:
+    low, high = float(Fraction(row["lower"])), float(Fraction(row["upper"]))
+    value = f"{low:.4g}" if low == high else f"{low:.4g} .. {high:.4g}"
+    cells = (row["name"], row["attacks"], row["points"], row["norm"], row["epsilon"], row["alpha"])
+    more = (row["method"], row["verdict"], value, row["seconds"], row["note"])
+    return "\t".join(str(c) for c in (*cells, *more))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--full", action="store_true")
+    parser.add_argument("--seconds", type=float, default=60.0, help="per line and method")
+    parser.add_argument("--out", type=Path, default=Path("out/ensemble_games.jsonl"))
+    parser.add_argument("--method", action="append", choices=[m.value for m in Method])
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    known = [json.loads(t) for t in options.out.read_text().splitlines()] if options.out.is_file() else []
+    done = {_key(row): row for row in known}
+    methods = [Method(m) for m in options.method] if options.method else list(Method)
+    print("\t".join(HEAD))
+    for line in FULL if options.full else REDUCED:
+        for method in methods:
+            wanted = asdict(line) | {
+                "method": method.value,
+                "budget": options.seconds,
+                "norm": str(line.norm),
+            }
+            row = done.get(_key(wanted))
+            if row is None:
+                row = play(line, method, options.seconds)
+                with options.out.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+            print(shown(row), flush=True)
+
+
+def _key(row: dict[str, Any]) -> str:
+    names = ("name", "attacks", "points", "norm", "epsilon", "alpha", "method", "budget")
+    return json.dumps([str(row[n]) for n in names])
+
+
+if __name__ == "__main__":
+    main()
