@@ -1,4 +1,4 @@
-"""Bound propagation with branch and bound: the verifier `crown`, the bounders `interval` and `crown`."""
+"""Bound propagation with branch and bound: the verifier `crown`, the bounders `interval`, `crown` and `alpha`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ def register_verifiers(registry: Registry[Verifier]) -> None:
 
 @hookimpl
 def register_bounders(registry: Registry[Bounder]) -> None:
-    from verifolio.plugins.crown.bounder import CrownBounder, IntervalBounder
+    from verifolio.plugins.crown.bounder import AlphaBounder, CrownBounder, IntervalBounder
 
     registry.add(IntervalBounder)
     registry.add(CrownBounder)
+    registry.add(AlphaBounder)

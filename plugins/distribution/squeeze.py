@@ -160,7 +160,7 @@ class _Squeeze:
         """Two passes over a batch of radii; the zero of the margins says where the second one looks."""
         from verifolio.registry import installed
 
-        bounder = installed().all_bounders().best(self.template)
+        bounder = installed().all_bounders().best(self.template, at_most=10)
         if bounder is None:
             return "no bounder wants this problem"
         low, high = self.lower, self.upper
