@@ -122,6 +122,10 @@ class Property(ABC):
         """Where `query` only asks for something stronger: a query all of whose counterexamples violate."""
         return None
 
+    def suspects(self, networks: Sequence[Network], reference: Reference) -> list[Array]:
+        """Points that the definition itself suggests as violations; they are replayed before any search."""
+        return []
+
     @abstractmethod
     def satisfied(self, points: Points) -> Tensor:
         """Whether the property holds at each point, (B,) booleans."""

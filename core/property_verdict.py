@@ -6,10 +6,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from verifolio import referee
 from verifolio.answer import Answer, Verdict, Witness
 from verifolio.network import Network
 from verifolio.oracle import Oracle
 from verifolio.property import Property, Reference
+from verifolio.query import Query
 
 
 class Status(StrEnum):
@@ -46,20 +48,46 @@ def decide_many(
     A property whose query asks for more than the property needs is asked a second time where the first answer
     is no proof: only a counterexample of its `refutation`, or one that violates it at sight, refutes it.
     """
-    queries = (prop.query(networks, r) for r in references)
     unsettled: list[tuple[int, Answer]] = []
-    for index, answer in oracle.ask_many(queries):
+    seen: list[tuple[int, Finding]] = []
+    asked: list[int] = []
+
+    def queries() -> Iterator[Query]:
+        for k, reference in enumerate(references):
+            query = prop.query(networks, reference)
+            found = at_sight(prop, networks, reference, query)
+            if found is None:
+                asked.append(k)
+                yield query
+            else:
+                seen.append((k, found))
+
+    for position, answer in oracle.ask_many(queries()):
+        index = asked[position]
         finding = judge(prop, networks, references[index], answer)
         if finding is None:
             unsettled.append((index, answer))
         else:
             yield index, finding
+    yield from seen
     second = [prop.refutation(networks, references[index]) for index, _ in unsettled]
     for position, answer in oracle.ask_many([q for q in second if q is not None]):
         if answer.verdict is Verdict.SAT:
             yield unsettled[position][0], Finding(Status.REFUTED, answer)
         else:
             yield unsettled[position][0], Finding(Status.OPEN, answer, "neither provable nor refutable")
+
+
+def at_sight(
+    prop: Property, networks: Sequence[Network], reference: Reference, query: Query
+) -> Finding | None:
+    """A violation among the points the property itself suggests, replayed like any other counterexample."""
+    for x in prop.suspects(networks, reference):
+        witness = referee.judge(query, x)
+        if isinstance(witness, Witness):
+            answer = Answer(Verdict.SAT, "at sight", witness=witness, flags=witness.flags)
+            return Finding(Status.REFUTED, answer)
+    return None
 
 
 def judge(

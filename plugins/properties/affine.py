@@ -17,14 +17,20 @@ MAX_NUMBERS = 50_000_000
 
 
 def affine_radius(graph: Graph, x: Array) -> float:
-    """A radius in the maximum norm within which no ReLU changes its state; 0 if there is none to be had.
+    """A radius in the maximum norm within which no ReLU changes its state; 0 if there is none to be had."""
+    return affine_piece(graph, x)[0]
 
-    min over neurons of |a| / ||da/dx||_1 with a the input of the ReLU at x, a little less for rounding.
-    Graphs with smooth operators have no such radius.
+
+def affine_piece(graph: Graph, x: Array) -> tuple[float, Array]:
+    """The affine radius and the Jacobian (outputs, inputs) on that piece; (0, nothing) if there is none.
+
+    The radius is the least |a| / ||da/dx||_1 over all neurons, with a the input of the ReLU at x, a little
+    less for rounding. Graphs with smooth operators have no such radius.
     """
     width = max(node.op.size for node in graph.nodes)
+    nothing = np.zeros((0, graph.input_size))
     if width * graph.input_size > MAX_NUMBERS:
-        return 0.0
+        return 0.0, nothing
     values: list[Array] = [x]
     slopes: list[Array] = [np.eye(graph.input_size)]
     radius = np.inf
@@ -45,8 +51,9 @@ def affine_radius(graph: Graph, x: Array) -> float:
             values.append(sum((_times(m, values[p]) for m, p in parts), offset(op)))
             slopes.append(sum((_times(m, slopes[p]) for m, p in parts), np.zeros((op.size, len(x)))))
         else:
-            return 0.0
-    return float(radius * SAFETY) if np.isfinite(radius) else np.inf
+            return 0.0, nothing
+    found = float(radius * SAFETY) if np.isfinite(radius) else float(np.inf)
+    return found, slopes[graph.output]
 
 
 def _times(matrix: sparse.csr_array, value: Array) -> Array:

@@ -11,8 +11,11 @@ import numpy as np
 from verifolio.errors import InputError
 from verifolio.formula import X0, Y0, Formula, FormulaProperty, X, Y, largest, norm, term
 from verifolio.network import Network
-from verifolio.property import Reference
+from verifolio.property import Array, Reference
 from verifolio.query import Query
+
+MAX_SUSPECTS = 4
+LENGTHS = 6
 
 
 @dataclass(frozen=True)
@@ -73,6 +76,21 @@ class Lipschitz(FormulaProperty):
         query = self.query_for(networks, reference, formula)
         around = f"{'affine within' if exact else 'tolerance'} {radius:.6g}"
         return replace(query, labels=query.labels | {"centre": around})
+
+    def suspects(self, networks: Sequence[Network], reference: Reference) -> list[Array]:
+        """The steepest corners: where a row of the Jacobian has a sum of sizes above L, it is violated."""
+        from verifolio.plugins.properties.affine import affine_piece
+
+        x = np.asarray(reference.x, np.float64).ravel()
+        lower, upper = self.region(reference)
+        radius, _ = self.centre(networks, reference)
+        slopes = np.concatenate([affine_piece(n.graph, x)[1] for n in networks])
+        signs = np.concatenate([np.sign(slopes), -np.sign(slopes)])
+        free = np.where(signs > 0, upper > x, lower < x)  # at the edge of the legal range one way is closed
+        steep = (np.abs(np.tile(slopes, (2, 1))) * free).sum(axis=1)
+        order = [k for k in np.argsort(-steep)[:MAX_SUSPECTS] if steep[k] > self.options.constant]
+        lengths = [min(radius * 4.0**k, reference.epsilon) for k in range(LENGTHS)]
+        return [np.clip(x + r * signs[k], lower, upper) for k in order for r in dict.fromkeys(lengths)]
 
     def centre(self, networks: Sequence[Network], reference: Reference) -> tuple[float, bool]:
         """The radius r0, and whether the split at it is exact."""

@@ -15,6 +15,7 @@ from verifolio.export import export_onnx
 from verifolio.plugins.properties.affine import affine_radius
 from verifolio.plugins.properties.distances import Lipschitz, LipschitzOptions
 from verifolio.portfolio import single
+from verifolio.property_verdict import Status, at_sight
 
 
 @pytest.fixture(scope="module")
@@ -69,6 +70,15 @@ def test_a_reference_on_a_kink_uses_the_tolerance(oracle: Oracle, tmp_path: Path
         query = prop.query([network], reference)
         assert query.labels["centre"] == "tolerance 0.001"
         assert oracle.ask(query).verdict is expected
+
+
+def test_a_steep_piece_is_a_violation_at_sight(tmp_path: Path) -> None:
+    network, prop = two_slopes(tmp_path), Lipschitz(LipschitzOptions(2.9))
+    steep, flat = (Reference(np.array([x, 0.5]), 0, 0.1) for x in (0.75, 0.25))
+    found = at_sight(prop, [network], steep, prop.query([network], steep))
+    assert found is not None and found.status is Status.REFUTED and found.witness is not None
+    assert not prop.holds(found.witness.y, steep.with_outputs([network]), found.witness.x)
+    assert prop.suspects([network], flat) == []
 
 
 def test_the_affine_radius_is_the_distance_to_the_nearest_kink(tmp_path: Path) -> None:
