@@ -72,7 +72,8 @@ class Asking:
 class Oracle:
     """Decides queries with one portfolio on one executor.
 
-    `timeout` is per query in seconds, `memory` in bytes per member, `cores` per member. With a `store`,
+    `timeout` is per query in seconds, `memory` in bytes per member, `cores` per member; or `total` cores per
+    query, which members that run side by side share. With a `store`,
     answers are looked up there first and written there at once. `infer` allows monotone inference. An
     executor that is not given is made (and closed) here; `workers` says how many queries run at a time (by
     default as many as the executor has room for).
@@ -87,6 +88,7 @@ class Oracle:
         timeout: float = math.inf,
         memory: int | None = None,
         cores: int = 1,
+        total: int = 0,
         seed: int = 0,
         device: str = "cpu",
         workers: int | None = None,
@@ -95,10 +97,10 @@ class Oracle:
     ) -> None:
         self.portfolio = portfolio
         self.store = store
-        self.settings = Settings(timeout, memory, cores, seed, device)
+        self.settings = Settings(timeout, memory, cores, seed, device, total=total)
         self.infer, self.alarm = infer, alarm
         self.knowledge = Knowledge()
-        width = portfolio.width if portfolio is not None else choose().width
+        width = total or (portfolio.width if portfolio is not None else choose().width)
         if isinstance(executor, Executor):
             self.executor, self._owned = executor, False
         else:
@@ -225,7 +227,8 @@ class Oracle:
             return self._finish(query, known)
         manager().hook.query_started(query=query)
         portfolio = self._portfolio(query)
-        evidence = Evidence(candidates=[w.x.astype("float64") for w in self.knowledge.hints(query)])
+        hints = self.knowledge.hints(query) if self.infer else []
+        evidence = Evidence(candidates=[w.x.astype("float64") for w in hints])
         walk = Walk(query, portfolio, self.executor, settings, evidence)
         if not asking._begin(walk):
             return Answer(Verdict.CANCELLED, reason="cancelled before it started")
@@ -251,7 +254,7 @@ class Oracle:
         return answer
 
     def _portfolio(self, query: Query) -> Portfolio:
-        return self.portfolio if self.portfolio is not None else choose(query)
+        return self.portfolio if self.portfolio is not None else choose(query, self.settings.total or 1)
 
     def _count(self, what: str) -> None:
         with self._lock:

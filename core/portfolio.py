@@ -16,7 +16,9 @@ from verifolio.verifier import Verifier
 if TYPE_CHECKING:
     from verifolio.query import Query
 
-DEFAULT = Path(__file__).parent / "portfolios" / "default.yaml"
+FOLDER = Path(__file__).parent / "portfolios"
+DEFAULT, DEFAULT_RACE = "default", "default_race"
+FEW_INPUTS = 12  # so few that branching on them beats everything else
 
 
 @dataclass(frozen=True)
@@ -116,17 +118,33 @@ def single(verifier: str | Verifier, options: Mapping[str, object] | None = None
     return Portfolio(Member(chosen), chosen.name)
 
 
-def choose(query: Query | None = None) -> Portfolio:
-    """The portfolio for a query when the user names none.
+def choose(query: Query | None = None, cores: int = 1) -> Portfolio:
+    """The portfolio for a query when the user names none, for this many cores.
 
-    This is the one place where features of a query (size, operators, domain, condition) may pick a different
-    tree; so far every query gets the same.
+    This is the one place where features of a query may pick a different tree. With few free inputs one member
+    uses all cores; with many, and more than one core, members of different kinds run side by side. What the
+    members refuse (operators, unbounded inputs) is found out by the walk, which divides time accordingly.
     """
-    return _default()
+    if query is None or cores < 2 or free_inputs(query) <= FEW_INPUTS:
+        return built_in(DEFAULT)
+    return built_in(DEFAULT_RACE)
+
+
+def free_inputs(query: Query) -> int:
+    """The most inputs that can vary in any case of the query."""
+    cases = query.specification.cases
+    return max((int((c.upper > c.lower).sum()) for c in cases), default=0)
 
 
 @cache
-def _default() -> Portfolio:
+def built_in(name: str) -> Portfolio:
+    """A portfolio that comes with verifolio."""
     from verifolio.portfolio_file import read_portfolio
 
-    return read_portfolio(DEFAULT)
+    return read_portfolio(FOLDER / f"{name}.yaml")
+
+
+def default_key() -> str:
+    """A hash of everything `choose` may give."""
+    keys = [built_in(name).key for name in (DEFAULT, DEFAULT_RACE)]
+    return hashlib.sha256("".join(keys).encode()).hexdigest()

@@ -45,7 +45,11 @@ VERDICTS = {
 
 @dataclass(frozen=True)
 class Settings:
-    """What applies to every member: the query's time, memory in bytes, cores per member, seed, device."""
+    """What applies to every member: the query's time, memory in bytes, cores, seed, device.
+
+    `cores` are for each member, however many run side by side, unless `total` says how many the whole query
+    may use: members that run side by side then share these, and take turns if there are more of them.
+    """
 
     timeout: float = math.inf
     memory: int | None = None
@@ -53,6 +57,7 @@ class Settings:
     seed: int = 0
     device: str = "cpu"
     grace: float = 1.0
+    total: int = 0
 
 
 @dataclass(frozen=True)
@@ -129,7 +134,7 @@ class Walk:
         """Walk the tree; the answer has every attempt in it."""
         self._started = time.monotonic()
         self._survey()
-        self._stage(self.portfolio.root, self.settings.timeout, self._token)
+        self._stage(self.portfolio.root, self.settings.timeout, self._token, self.settings.total)
         seconds = time.monotonic() - self._started
         answer = self._answer(seconds)
         return replace(answer, seconds=seconds, attempts=tuple(self.attempts))
@@ -148,21 +153,21 @@ class Walk:
         verifier = self.attempts[0].verifier if len(self.attempts) == 1 else self.portfolio.name
         return Answer(verdict, verifier, reason)
 
-    def _stage(self, stage: Stage, seconds: float, token: Token) -> bool:
-        """Run a stage for at most `seconds`; True once the query is decided."""
+    def _stage(self, stage: Stage, seconds: float, token: Token, cores: int) -> bool:
+        """Run a stage for at most `seconds` on `cores` (0: no limit); True once the query is decided."""
         if isinstance(stage, Member):
-            return self._member(stage, seconds, token)
+            return self._member(stage, seconds, token, cores)
         if isinstance(stage, Race):
-            return self._race(stage, seconds, token)
-        return self._series(stage, seconds, token)
+            return self._race(stage, seconds, token, cores)
+        return self._series(stage, seconds, token, cores)
 
-    def _series(self, series: Series, seconds: float, token: Token) -> bool:
+    def _series(self, series: Series, seconds: float, token: Token, cores: int) -> bool:
         deadline = time.monotonic() + seconds
         for k, stage in enumerate(series.stages):
             left = deadline - time.monotonic()
             if token.cancelled or self.claims:
                 break
-            if self._stage(stage, self._allot(stage, left, series.stages[k:]), token):
+            if self._stage(stage, self._allot(stage, left, series.stages[k:]), token, cores):
                 return True
         return False
 
@@ -176,24 +181,32 @@ class Walk:
         reserved = sum(limit for limit in limits if limit is not None and math.isfinite(limit))
         return max(left - reserved, left / len(rest)) / limits.count(None) if math.isfinite(left) else left
 
-    def _race(self, race: Race, seconds: float, token: Token) -> bool:
-        branches = [Token() for _ in race.stages]
+    def _race(self, race: Race, seconds: float, token: Token, cores: int) -> bool:
+        """Side by side on shared cores; with more branches than cores, in turns of equal time."""
+        stages = sorted(race.stages, key=lambda s: not self._willing(s))  # who refuses takes nobody's turn
+        count = sum(self._willing(s) for s in stages) or len(stages)
+        # without a limit there is no time to divide into turns
+        lanes = min(cores, count) if cores and math.isfinite(seconds) else count
+        part = max(1, cores // lanes) if cores else 0
+        deadline, rounds = time.monotonic() + seconds, -(-count // lanes)
+        branches = [Token() for _ in stages]
         for branch in branches:
             token.attach(branch)
 
-        def run(stage: Stage, branch: Token) -> bool:
+        def run(k: int, stage: Stage, branch: Token) -> bool:
+            turn = (deadline - time.monotonic()) / max(1, rounds - k // lanes)
             own = stage.limit(self.settings.timeout) if isinstance(stage, Member) else None
             won = True  # an error ends the race as well
             try:
-                won = self._stage(stage, seconds if own is None else min(seconds, own), branch)
+                won = self._stage(stage, turn if own is None else min(turn, own), branch, part)
             finally:
                 for other in branches if won else []:
                     if other is not branch:
                         other.cancel()
             return won
 
-        with ThreadPoolExecutor(len(branches), "race") as threads:
-            wins = list(threads.map(run, race.stages, branches))
+        with ThreadPoolExecutor(lanes, "race") as threads:
+            wins = list(threads.map(run, range(len(stages)), stages, branches))
         for branch in branches:
             token.detach(branch)
         return any(wins)
@@ -218,7 +231,7 @@ class Walk:
             return id(stage) not in self._opinions
         return any(self._willing(s) for s in stage.stages)
 
-    def _member(self, member: Member, seconds: float, token: Token) -> bool:
+    def _member(self, member: Member, seconds: float, token: Token, cores: int) -> bool:
         opinion = self._opinions.get(id(member))
         if isinstance(opinion, str):
             self._note(Attempt(member.name, Verdict.UNKNOWN, f"{REFUSES}{opinion}", 0.0))
@@ -228,23 +241,25 @@ class Walk:
             verdict = Verdict.CANCELLED if token.cancelled else Verdict.TIMEOUT
             self._note(Attempt(member.name, verdict, "cancelled" if token.cancelled else "no time left", 0.0))
             return False
-        handle = self.executor.submit(self._job(member, seconds))
+        handle = self.executor.submit(self._job(member, seconds, cores or self.settings.cores))
         token.attach(handle)
         result = handle.result()
         token.detach(handle)
         return result is not None and self._conclude(member, result)
 
-    def _job(self, member: Member, seconds: float) -> Job:
+    def _job(self, member: Member, seconds: float, cores: int) -> Job:
         s = self.settings
         with self._lock:
             e = self.evidence
             known = Evidence(list(e.bounds), list(e.candidates), list(e.refuted))
-        task = AttemptTask(self._light, member.verifier, known, s.seed, s.memory, s.cores, s.device)
-        return self._limited(run_attempt, task, seconds)
+        task = AttemptTask(self._light, member.verifier, known, s.seed, s.memory, cores, s.device)
+        return self._limited(run_attempt, task, seconds, cores)
 
-    def _limited(self, function: Callable[[Any, Link], Any], payload: object, seconds: float) -> Job:
+    def _limited(
+        self, function: Callable[[Any, Link], Any], payload: object, seconds: float, cores: int = 1
+    ) -> Job:
         s, limit = self.settings, None if math.isinf(seconds) else seconds
-        return Job(function, payload, Limits(limit, s.memory, s.cores, s.grace), self._affinity)
+        return Job(function, payload, Limits(limit, s.memory, cores, s.grace), self._affinity)
 
     def _conclude(self, member: Member, result: Result) -> bool:
         """Take over what a job learned, record the attempt, keep a claim."""

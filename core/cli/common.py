@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from verifolio.portfolio import Portfolio
 
 LANES = 64  # members that may run at a time; workers only start when there is work for them
+MANY_CORES = 8  # more are of little use for one query unless it is asked for
 
 VerifierName = Annotated[str, typer.Option("--verifier", help="Use this verifier alone.")]
 PortfolioFile = Annotated[str, typer.Option("--portfolio", help="A portfolio file (YAML).")]
@@ -22,7 +24,12 @@ OptionPairs = Annotated[
 ]
 Timeout = Annotated[float, typer.Option("--timeout", min=0.0, help="Seconds per query, 0 for no limit.")]
 Memory = Annotated[float, typer.Option("--memory", min=0.0, help="Gigabytes per verifier, 0 for no limit.")]
-Cores = Annotated[int, typer.Option("--cores", min=1, help="Cores per verifier.")]
+Cores = Annotated[
+    int,
+    typer.Option(
+        "--cores", min=0, help="Cores per query, shared by its verifiers; 0: as many as they can use."
+    ),
+]
 Seed = Annotated[int, typer.Option("--seed", help="Seed of everything random.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 StoreFile = Annotated[
@@ -65,13 +72,20 @@ def open_oracle(
             kept,
             timeout=timeout or math.inf,
             memory=int(memory * 2**30) or None,
-            cores=cores,
+            cores=cores or 1,
+            total=cores or (usable_cores(workers) if chosen is None else 0),
             seed=seed,
             device=device,
             workers=workers,
             alarm=alarm,
         )
         yield stack.enter_context(oracle)
+
+
+def usable_cores(workers: int) -> int:
+    """What one of several queries at a time may use of this machine."""
+    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return max(1, min(usable // workers, MANY_CORES))
 
 
 def select_portfolio(verifier: str, portfolio: str, options: Sequence[str]) -> Portfolio | None:

@@ -41,7 +41,7 @@ def verify(
     option: OptionPairs = None,
     timeout: Timeout = 300.0,
     memory: Memory = 0.0,
-    cores: Cores = 1,
+    cores: Cores = 0,
     seed: Seed = 0,
     as_json: AsJson = False,
     counterexample: Counterexample = "",

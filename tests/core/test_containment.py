@@ -188,3 +188,13 @@ def test_workers_are_warm_the_second_time(place: Executor, network: Network) -> 
         walk = Walk(reaches(network, 3.0 + k), member, place, Settings(timeout=10.0))
         seconds.append(walk.run().seconds)
     assert float(np.median(seconds)) < 0.1  # 20 ms on an idle machine
+
+
+def test_a_race_on_one_core_takes_turns(place: Executor, network: Network) -> None:
+    """Never more processes than cores: the second member starts when the first one's part of time is over."""
+    race = Race((Member(bad.Stubborn()), Member(bad.Corners())))
+    settings = Settings(timeout=3.0, grace=0.3, total=1)
+    answer = Walk(reaches(network, 1.5), Portfolio(race), place, settings).run()
+    assert answer.verdict is Verdict.SAT
+    assert [a.verdict for a in answer.attempts] == [Verdict.TIMEOUT, Verdict.SAT]
+    assert 1.4 < answer.attempts[0].seconds < 2.5

@@ -135,3 +135,15 @@ def test_wrong_options_are_errors(given: dict[str, object]) -> None:
 def test_a_pair_needs_an_equals_sign() -> None:
     with pytest.raises(InputError, match="key=value"):
         split_pairs(["steps"])
+
+
+def test_the_default_depends_on_cores_and_inputs() -> None:
+    from verifolio.portfolio import built_in, default_key
+    from verifolio.query import Query
+
+    networks = Path(__file__).resolve().parents[2] / "examples" / "networks"
+    file = networks / "properties" / "digits_dense_45_0.01.vnnlib"
+    many = Query.from_files([networks / "digits_dense.onnx"], file)
+    assert choose(many, cores=1) is built_in("default")
+    assert choose(many, cores=2) is built_in("default_race")
+    assert default_key() not in (built_in("default").key, built_in("default_race").key)

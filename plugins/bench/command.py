@@ -1,0 +1,182 @@
+"""The command `bench`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from verifolio.cli.common import (
+    AsJson,
+    Cores,
+    Device,
+    ExecutorName,
+    Memory,
+    OptionPairs,
+    PortfolioFile,
+    Seed,
+    VerifierName,
+    open_oracle,
+)
+
+if TYPE_CHECKING:
+    from verifolio.oracle import Oracle
+
+    from .instances import Instance
+    from .results import Result, Tool
+    from .runner import Places
+    from .scoring import Contest
+
+Pairs = list[tuple["Instance", "Result"]]
+
+
+def bench(
+    source: Annotated[str, typer.Argument(metavar="INSTANCES.csv|FOLDER", help="What to decide.")],
+    out: Annotated[str, typer.Option(help="VNN-COMP's table of results, kept up to date.")] = "results.csv",
+    jobs: Annotated[int, typer.Option(min=1, help="Instances at the same time.")] = 1,
+    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds for instances that name no limit.")] = 60.0,
+    timeout_cap: Annotated[float, typer.Option(min=0.0, help="At most this much for any instance.")] = 0.0,
+    only: Annotated[str, typer.Option(help="Ids or categories with commas, or a file of them.")] = "",
+    store: Annotated[
+        str, typer.Option(help="The SQLite file to continue from; beside --out by default.")
+    ] = "",
+    files: Annotated[str, typer.Option(help="Folder of logs, counterexamples and pictures.")] = "",
+    against: Annotated[list[str] | None, typer.Option(help="Another tool's results; repeatable.")] = None,
+    again: Annotated[bool, typer.Option("--again", help="Try undecided instances once more.")] = False,
+    plots: Annotated[bool, typer.Option(help="Draw cactus and scatter plots.")] = True,
+    verifier: VerifierName = "",
+    portfolio: PortfolioFile = "",
+    option: OptionPairs = None,
+    memory: Memory = 0.0,
+    cores: Cores = 0,
+    seed: Seed = 0,
+    executor: ExecutorName = "process",
+    device: Device = "cpu",
+    as_json: AsJson = False,
+) -> None:
+    """Decide many instances; killed at any moment and started again, it continues.
+
+    Leaves with 0 when every instance was tried, 4 when an answer contradicts the expected one.
+    """
+    from .instances import cap, read_instances, select
+    from .results import read_tool, tools_in
+    from .runner import Places
+
+    instances = cap(select(read_instances(source, timeout), only), timeout_cap)
+    check_files(instances, source)
+    tools = [*tools_in(instances), *(read_tool(Path(name)) for name in against or ())]
+    table = Path(out)
+    places = Places(table, Path(files) if files else table.with_name(f"{table.stem}_files"))
+    kept = store or str(table.with_suffix(".db"))
+    members = (verifier, portfolio, option, 0.0, memory, cores, seed, kept, executor, device, jobs, False)
+    with open_oracle(*members) as oracle:
+        pairs = run_all(instances, oracle, Path(kept), places, jobs, again, as_json)
+    finish(pairs, tools, places, plots, as_json)
+
+
+def check_files(instances: Sequence[Instance], source: str) -> None:
+    """One missing file is one instance's error; if all are missing, the table is in the wrong place."""
+    from verifolio.errors import InputError
+
+    missing = [p for i in instances for p in (i.networks[0][1], i.specification) if not p.is_file()]
+    if instances and all(not (i.networks[0][1].is_file() and i.specification.is_file()) for i in instances):
+        remedy = "paths are relative to the folder of the table"
+        raise InputError(source, "files that exist", str(missing[0]), remedy)
+
+
+def run_all(
+    instances: Sequence[Instance],
+    oracle: Oracle,
+    store: Path,
+    places: Places,
+    jobs: int,
+    again: bool,
+    quiet: bool,
+) -> Pairs:
+    """Run with progress on standard error."""
+    from .ledger import Ledger
+    from .progress import Reporter
+    from .runner import Run
+
+    oracle.infer = False  # every instance is decided for itself, as in a competition
+    with Ledger(store) as ledger, Reporter(instances, jobs, quiet) as report:
+        oracle.executor.warm(wait=True)  # not the first instance's time
+        run = Run(run_key(oracle), instances, oracle, ledger, places, jobs, again, report)
+        return run.run()
+
+
+def run_key(oracle: Oracle) -> str:
+    """What decides the answers besides the instance: another portfolio, seed or memory is another run.
+
+    Cores are left out: who continues with more or fewer jobs should find what was decided.
+    """
+    from verifolio.portfolio import default_key
+
+    s = oracle.settings
+    key = oracle.portfolio.key if oracle.portfolio is not None else default_key()
+    return f"{key}:{s.seed}:{s.memory}:{s.device}"
+
+
+def finish(pairs: Pairs, tools: Sequence[Tool], places: Places, plots: bool, as_json: bool) -> None:
+    """Print the scores, draw the pictures, leave with the exit code."""
+    from verifolio.cli.main import ALARM, DONE, complain
+
+    from .figures import draw
+    from .scoring import OURS, make_contest
+
+    contest = make_contest(pairs, tools)
+    if plots and pairs:
+        draw(contest, places.folder)
+    show_json(pairs, contest) if as_json else show(pairs, contest)
+    wrong = [i.label for k, (i, _) in enumerate(pairs) if contest.wrong(OURS, k)]
+    alarms = [i.label for i, r in pairs if "alarm" in r.flags]
+    if wrong:
+        complain(f"answers that contradict the expected ones: {', '.join(wrong)}")
+    if alarms:
+        complain(f"soundness alarm: {', '.join(alarms)}")
+    raise typer.Exit(ALARM if wrong or alarms else DONE)
+
+
+def show(pairs: Pairs, contest: Contest) -> None:
+    """The scores for people."""
+    from verifolio.cli.output import say, table
+
+    from .scoring import COLUMNS, disagreements, earnings, lines
+
+    table(COLUMNS, [line.cells() for line in lines(contest)])
+    say()
+    rows = [(n, sat, unsat, f"{median:.2f}") for n, sat, unsat, median in earnings(pairs)]
+    table(("decided by", "sat", "unsat", "median s"), rows)
+    for text in disagreements(contest):
+        say(f"disagreement: {text}")
+    reasons = {i.label: r.reason for i, r in pairs if r.verdict.value == "error"}
+    for label, reason in reasons.items():
+        say(f"error: {label}: {reason}")
+
+
+def show_json(pairs: Pairs, contest: Contest) -> None:
+    """The scores for programs."""
+    from verifolio.cli.output import say_json
+
+    from .scoring import disagreements, lines
+
+    records = [
+        {
+            "id": i.id,
+            "category": i.category,
+            "onnx": i.onnx,
+            "vnnlib": i.vnnlib,
+            "timeout": i.timeout,
+            "expected": i.expected,
+            "verdict": r.verdict.value,
+            "seconds": round(r.seconds, 6),
+            "verifier": r.verifier,
+            "reason": r.reason,
+            "flags": r.flags,
+        }
+        for i, r in pairs
+    ]
+    scores = [line.__dict__ | {"decided": line.decided} for line in lines(contest)]
+    say_json({"instances": records, "scores": scores, "disagreements": disagreements(contest)})

@@ -1,0 +1,99 @@
+"""What a benchmark run remembers in the store's file: one line per finished instance."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sqlite3
+import threading
+import time
+from pathlib import Path
+from types import TracebackType
+
+from verifolio.answer import Verdict
+from verifolio.errors import InputError
+
+from .instances import Instance
+from .results import Result
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS bench_results (
+    run TEXT NOT NULL, content TEXT NOT NULL, timeout REAL NOT NULL, label TEXT NOT NULL,
+    verdict TEXT NOT NULL, seconds REAL NOT NULL, verifier TEXT NOT NULL, reason TEXT NOT NULL,
+    flags TEXT NOT NULL, counterexample TEXT NOT NULL, created REAL NOT NULL,
+    PRIMARY KEY (run, content, timeout)
+);
+"""
+
+
+class Ledger:
+    """A table beside the oracle's own in one SQLite file; every line is on disk before the next begins."""
+
+    def __init__(self, path: Path) -> None:
+        self._lock = threading.Lock()
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._connection = sqlite3.connect(path, timeout=30.0, check_same_thread=False)
+            self._connection.row_factory = sqlite3.Row
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.executescript(SCHEMA)
+            self._connection.commit()
+        except (OSError, sqlite3.Error) as error:
+            raise InputError(
+                str(path), "a store that can be written", str(error), "choose another file"
+            ) from None
+
+    def __enter__(self) -> Ledger:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._lock:
+            self._connection.close()
+
+    def find(self, run: str, content: str, timeout: float) -> Result | None:
+        """The result that serves: decided within the time asked for, or undecided with at least as much."""
+        sql = "SELECT * FROM bench_results WHERE run = ? AND content = ? ORDER BY timeout DESC"
+        with self._lock:
+            rows = self._connection.execute(sql, (run, content)).fetchall()
+        for row in rows:
+            decided = Verdict(row["verdict"]).decided
+            if (decided and row["seconds"] <= timeout) or row["timeout"] == timeout:
+                return _result(row)
+        return next((_result(r) for r in rows if r["timeout"] >= timeout and not _decided(r)), None)
+
+    def add(self, run: str, content: str, instance: Instance, result: Result) -> None:
+        """Keep a result; it will not be asked for again in this run."""
+        values = (
+            *(run, content, instance.timeout, instance.label, result.verdict.value, result.seconds),
+            *(result.verifier, result.reason, json.dumps(list(result.flags)), result.counterexample),
+            time.time(),
+        )
+        marks = ", ".join("?" * len(values))
+        with self._lock, self._connection:
+            self._connection.execute(f"INSERT OR REPLACE INTO bench_results VALUES ({marks})", values)
+
+
+def _decided(row: sqlite3.Row) -> bool:
+    return Verdict(row["verdict"]).decided
+
+
+def _result(row: sqlite3.Row) -> Result:
+    return Result(
+        Verdict(row["verdict"]),
+        row["seconds"],
+        row["verifier"],
+        row["reason"],
+        tuple(json.loads(row["flags"])),
+        row["counterexample"],
+    )
+
+
+def content_of(instance: Instance) -> str:
+    """A hash of what the instance asks: a changed file is another question."""
+    digest = hashlib.sha256()
+    for name, path in (*instance.networks, ("", instance.specification)):
+        digest.update(f"{name}\0".encode())
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest()
