@@ -25,6 +25,7 @@
 #endif
 
 #define UNIT 1.1102230246251565e-16
+#define UNDERFLOW 1e-280 /* more than products below the normal numbers can add up to */
 
 typedef struct {
     int inputs, blocks, features, neurons, rows, disjuncts;
@@ -93,7 +94,7 @@ static double over_box(const double *coef, const double *lo, const double *hi, i
         total += term;
         size += fabs(term);
     }
-    *error += size * (n + 64) * UNIT;
+    *error += size * (n + 64) * UNIT + UNDERFLOW;
     return total;
 }
 
@@ -115,6 +116,7 @@ static void bound_neurons(const Net *net, Scratch *s, int8_t *phase, const doubl
             push_back(net, s, phase, k, 1.0, &bias, &error, 0);
             double value = over_box(s->coef, lo, hi, n, &error);
             double low = value + bias - error * 1.01 - fabs(bias) * 64 * UNIT;
+            if (low == HUGE_VAL) low = -HUGE_VAL; /* an overflow proves nothing */
             if (low >= 0) {
                 phase[id] = 1;
                 continue;
@@ -128,6 +130,7 @@ static void bound_neurons(const Net *net, Scratch *s, int8_t *phase, const doubl
             }
             value = -over_box(s->coef, lo, hi, n, &error);
             double up = value + bias + error * 1.01 + fabs(bias) * 64 * UNIT;
+            if (up == -HUGE_VAL) up = HUGE_VAL;
             if (up <= 0) {
                 phase[id] = -1;
                 continue;
@@ -163,6 +166,7 @@ static void bound_rows(const Net *net, Scratch *s, const int8_t *phase, const do
         push_back(net, s, phase, k, 1.0, &bias, &error, 1);
         double value = over_box(s->coef, lo, hi, n, &error);
         s->row_bound[r] = value + bias - error * 1.01 - fabs(bias) * 64 * UNIT;
+        if (s->row_bound[r] == HUGE_VAL) s->row_bound[r] = -HUGE_VAL;
         memcpy(s->row_coef + (size_t)r * n, s->coef, sizeof(double) * (size_t)n);
         for (int id = 0; id < net->neurons; id++) {
             if (s->gap[id] == 0) continue;

@@ -14,6 +14,7 @@ from scipy import sparse
 
 from verifolio.graph import Affine, Constant, Conv, Graph, Relu
 from verifolio.graph.matrix import conv_matrix, linear_part, offset
+from verifolio.plugins.crown.region import shrunk_box
 from verifolio.problem import Problem, dense_rows
 
 Array = NDArray[np.float64]
@@ -86,11 +87,7 @@ def _compose(op: object, matrices: list[sparse.csr_array], parents: list[Form], 
     bias = np.array(offset(op), np.float64)  # type: ignore[arg-type]
     matrix, matrix_error = sparse.csr_array((size, features)), sparse.csr_array((size, features))
     bias_error = np.zeros(size) + (0.0 if getattr(op, "bias_error", None) is None else _bias_error(op))
-    exact = (
-        len(parents) == 1
-        and bool((np.diff(parents[0].matrix.indptr) <= 1).all())
-        and (bool((parents[0].matrix.data == 1).all()) and not parents[0].bias.any())
-    )
+    exact = len(parents) == 1 and _is_choice(parents[0])
     weight_errors = _weight_error(op)
     for part, form in zip(matrices, parents, strict=True):
         absolute = abs(part)
@@ -106,6 +103,12 @@ def _compose(op: object, matrices: list[sparse.csr_array], parents: list[Form], 
             matrix_error = matrix_error + rounding * (absolute @ abs(form.matrix))
             bias_error = bias_error + rounding * (absolute @ np.abs(form.bias) + np.abs(bias))
     return Form(sparse.csr_array(matrix), bias, sparse.csr_array(matrix_error), bias_error)
+
+
+def _is_choice(form: Form) -> bool:
+    """Whether the form picks features, each at most once, so that composing with it adds nothing up."""
+    single = bool((np.diff(form.matrix.indptr) <= 1).all()) and bool((form.matrix.data == 1).all())
+    return single and len(np.unique(form.matrix.indices)) == form.matrix.nnz and not form.bias.any()
 
 
 def _bias_error(op: object) -> Array:
@@ -190,7 +193,7 @@ def _noises(forms: list[Form], problem: Problem, inputs: int) -> list[Array]:
     """Per block: rounding error of one entry, from magnitudes that hold on the problem's whole box."""
     features = forms[0].matrix.shape[1]
     low, high = np.zeros(features), np.zeros(features)
-    low[:inputs], high[:inputs] = problem.domain.lower, problem.domain.upper
+    low[:inputs], high[:inputs] = shrunk_box(problem.domain)
     gamma = 1.05 * (features + 64) * UNIT
     start, noises = inputs, []
     for form in forms:

@@ -54,7 +54,8 @@ class IntervalBounder(Bounder):
                 part = members[start : start + MAX_BATCH]
                 batch = self._batch(program, [problems[i] for i in part], budget)
                 for i, bounds in zip(part, batch, strict=True):
-                    found[i] = bounds if known is None else bounds.intersect(known)
+                    holds = known is not None and known.applies_to(problems[i])
+                    found[i] = bounds.intersect(known) if known is not None and holds else bounds
         return [found[i] for i in range(len(problems))]
 
     @torch.no_grad()
@@ -68,8 +69,8 @@ class IntervalBounder(Bounder):
         self, program: Program, state: State, problem: Problem, k: int, margins: tuple[np.ndarray, ...]
     ) -> Bounds:
         nodes = {*program.before, program.graph.output}
-        lower = {i: _row(state.interval[i][0], k) for i in nodes}
-        upper = {i: _row(state.interval[i][1], k) for i in nodes}
+        lower = {i: _row(state.interval[i][0], k, -np.inf) for i in nodes}
+        upper = {i: _row(state.interval[i][1], k, np.inf) for i in nodes}
         return Bounds(problem.graph.sha256, problem.domain, lower, upper, margins, source=self.name)
 
 
@@ -96,8 +97,9 @@ class AlphaBounder(CrownBounder):
         raise TypeError(f"bounder {self.name} is not differentiable; choose crown or interval")
 
 
-def _row(value: Tensor, k: int) -> np.ndarray:
-    return value[k if value.shape[0] > 1 else 0].double().cpu().numpy()
+def _row(value: Tensor, k: int, unknown: float) -> np.ndarray:
+    row = value[k if value.shape[0] > 1 else 0].double().cpu().numpy()
+    return np.where(np.isnan(row), unknown, row)
 
 
 def row_margins(program: Program, state: State, problems: list[Problem]) -> list[tuple[np.ndarray, ...]]:

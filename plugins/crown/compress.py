@@ -99,7 +99,8 @@ def _linear_state(program: Program, region: Region, interval: dict[int, Interval
 
 def _unstable(program: Program, state: State, node: int) -> Tensor:
     low, high = state.inputs(program, node)[0]
-    return ((low < 0) & (high > 0))[0].nonzero()[:, 0]
+    # a neuron whose bounds are NaN is not known to be stable
+    return (~((low >= 0) | (high <= 0)))[0].nonzero()[:, 0]
 
 
 def _forms(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -16,6 +17,8 @@ from verifolio.problem import Problem, dense_rows
 from verifolio.verifier import Context
 
 Array = NDArray[np.float64]
+FIRST_BATCH = 16
+LONGEST_BATCH = 0.2  # seconds
 SMALLEST = 2.0**-22  # relative width below which float32 inputs cannot be told apart
 
 
@@ -53,7 +56,8 @@ class InputSplit:
     """Depth-first in batches: take boxes, bound them, try points in the open ones, halve the best input."""
 
     def __init__(self, problem: Problem, engine: BoxEngine, context: Context, batch: int) -> None:
-        self.problem, self.engine, self.context, self.size = problem, engine, context, batch
+        self.problem, self.engine, self.context = problem, engine, context
+        self.limit, self.size = batch, min(batch, FIRST_BATCH)
         self.violation = Violation(problem, context.device)
         lower, upper = shrunk_box(problem.domain)
         self.root = Batch(lower[None].copy(), upper[None].copy(), np.zeros((1, engine.neurons), np.int8))
@@ -65,7 +69,9 @@ class InputSplit:
         while self.stack and not self.context.budget.expired():
             batch = self._take()
             share = self.volume(batch)
+            began = time.monotonic()
             found = self.engine.bound(batch)
+            self._pace(time.monotonic() - began)
             self.progress.boxes += len(batch)
             point = self._try_points(batch, found)
             if point is not None:
@@ -73,6 +79,13 @@ class InputSplit:
             remaining = self._split(batch, found)
             self.progress.closed_share += float(share.sum() - self.volume(remaining).sum())
         return self._conclude()
+
+    def _pace(self, seconds: float) -> None:
+        """Batches long enough to be efficient, short enough to hear the clock and a cancellation."""
+        if seconds > LONGEST_BATCH:
+            self.size = max(1, self.size // 2)
+        elif seconds < LONGEST_BATCH / 4:
+            self.size = min(self.limit, self.size * 2)
 
     def _take(self) -> Batch:
         """Up to `size` boxes from the top of the stack."""

@@ -6,6 +6,7 @@ Shapes: values (batch, size); coefficient rows (batch or 1, rows, size).
 from __future__ import annotations
 
 import warnings
+from contextlib import AbstractContextManager, nullcontext
 from functools import singledispatch
 from typing import Any
 
@@ -53,8 +54,17 @@ class Space:
         return torch.where(wrong, torch.nextafter(cast, torch.full_like(cast, towards)), cast)
 
 
+def total(rows: Tensor, vector: Tensor) -> Tensor:
+    """rows . vector, added up in float64: the sum may be far longer than those that `terms` speaks of."""
+    return (rows.double() @ vector.double()).to(rows.dtype)
+
+
 class Layer:
-    """An affine operator. `terms` is the longest sum it computes, which sets its rounding error."""
+    """An affine operator.
+
+    `terms` is the longest sum it computes in either direction, which sets its rounding error; the constants
+    that rows pick up are added in float64 unless `terms` covers that sum too.
+    """
 
     terms = 1
     weighted = False  # whether it multiplies by weights, so that its rounding error must be charged
@@ -91,7 +101,7 @@ class DenseLayer(Layer):
         super().__init__(op, space)
         self.weight, self.bias = space.tensor(op.weight), space.tensor(op.bias)
         self.absolute = self.weight.abs()
-        self.terms = op.weight.shape[1]
+        self.terms = max(op.weight.shape)  # backward, the sums run over the outputs
         self.weight_error = None if op.weight_error is None else space.up(op.weight_error)
         self.bias_error = None if op.bias_error is None else space.up(op.bias_error)
 
@@ -126,7 +136,8 @@ class SparseLayer(Layer):
         self.weight, self.transposed = self._csr(op.weight), self._csr(op.weight.T.tocsr())
         self.absolute = self._csr(abs(op.weight))
         self.bias = space.tensor(op.bias)
-        self.terms = int(np.diff(op.weight.indptr).max(initial=0))
+        columns = np.bincount(op.weight.indices, minlength=1)
+        self.terms = int(max(np.diff(op.weight.indptr).max(initial=0), columns.max()))
         self.weight_error = None if op.weight_error is None else self._csr(op.weight_error)
         self.bias_error = None if op.bias_error is None else space.up(op.bias_error)
 
@@ -148,7 +159,7 @@ class SparseLayer(Layer):
 
     def backward(self, rows: Tensor) -> tuple[list[Tensor], Tensor | None]:
         flat = (self.transposed @ rows.reshape(-1, self.size).T).T
-        return [flat.reshape(*rows.shape[:2], -1)], rows @ self.bias
+        return [flat.reshape(*rows.shape[:2], -1)], total(rows, self.bias)
 
     def constant(self) -> Tensor | None:
         return self.bias.abs()
@@ -177,16 +188,25 @@ class ConvLayer(Layer):
 
     def forward(self, *inputs: Tensor) -> Tensor:
         (x,) = inputs
-        return convolve(self.op, x, self.weight, self.bias)
+        with self._plain():
+            return convolve(self.op, x, self.weight, self.bias)
 
     def spread(self, *radii: Tensor) -> Tensor:
         (radius,) = radii
-        return convolve(self.op, radius, self.absolute, None)
+        with self._plain():
+            return convolve(self.op, radius, self.absolute, None)
 
     def backward(self, rows: Tensor) -> tuple[list[Tensor], Tensor | None]:
-        flat = convolve_adjoint(self.op, rows.reshape(-1, self.size), self.weight)
-        channels = rows.reshape(*rows.shape[:2], self.op.output_shape[0], -1).sum(-1)
-        return [flat.reshape(*rows.shape[:2], -1)], channels @ self.bias
+        with self._plain():
+            flat = convolve_adjoint(self.op, rows.reshape(-1, self.size), self.weight)
+        channels = rows.reshape(*rows.shape[:2], self.op.output_shape[0], -1).sum(-1, dtype=torch.float64)
+        return [flat.reshape(*rows.shape[:2], -1)], total(channels, self.bias).to(rows.dtype)
+
+    def _plain(self) -> AbstractContextManager[None]:
+        """Plain sums of products: cuDNN may round to 10 bits (TF32) or transform, which nothing charges."""
+        if self.space.device.type != "cuda":
+            return nullcontext()
+        return torch.backends.cudnn.flags(enabled=False)
 
     def constant(self) -> Tensor | None:
         return self._per_pixel(self.bias.abs())
@@ -195,7 +215,8 @@ class ConvLayer(Layer):
         extra = None if self.bias_error is None else self._per_pixel(self.bias_error)
         if self.weight_error is None:
             return extra
-        spread = convolve(self.op, magnitude, self.weight_error, None)
+        with self._plain():
+            spread = convolve(self.op, magnitude, self.weight_error, None)
         return spread if extra is None else spread + extra
 
     def _per_pixel(self, channel: Tensor) -> Tensor:
@@ -221,7 +242,7 @@ class ScaleLayer(Layer):
         return radius * self.absolute
 
     def backward(self, rows: Tensor) -> tuple[list[Tensor], Tensor | None]:
-        return [rows * self.weight], rows @ self.bias
+        return [rows * self.weight], total(rows, self.bias)
 
     def constant(self) -> Tensor | None:
         return self.bias.abs()
@@ -300,7 +321,7 @@ class ConstantLayer(Layer):
         return torch.zeros_like(self.value)[None]
 
     def backward(self, rows: Tensor) -> tuple[list[Tensor], Tensor | None]:
-        return [], rows @ self.value
+        return [], total(rows, self.value)
 
     def constant(self) -> Tensor | None:
         return self.value.abs()

@@ -4,7 +4,8 @@ Soundness in floating point. Replacing rows A over a node's output by fl(A W) ov
 |A| times (gamma_n (|W| |x| + |b|)) (Higham 2002, section 3.5): a vector per node that does not depend on A.
 `State.noise` holds it, and every row's bound is lowered by |A| noise at every weighted node it passes. This
 costs one matrix-vector product per layer, and makes float32 bounds rigorous. Roundings of single entries
-(slopes, sums of rows that meet at a node) are covered by the same charge, see `Program.charged`.
+(slopes, sums of rows that meet at a node) are covered by the same charge, see `Program.charged`; products too
+small for the type by `State.underflow`; an overflow gives NaN, which proves nothing.
 """
 
 from __future__ import annotations
@@ -32,6 +33,18 @@ class State:
     interval: dict[int, Interval] = field(default_factory=dict)
     noise: dict[int, Tensor] = field(default_factory=dict)
     lines: dict[int, Lines] = field(default_factory=dict)
+    _underflow: tuple[int, Tensor] | None = None
+
+    def underflow(self) -> Tensor:
+        """A bound (batch, 1) on what products below the normal numbers lose on the way back, whatever the rows."""
+        if self._underflow is None or self._underflow[0] != len(self.interval):
+            tiny = torch.finfo(self.region.lower.dtype).tiny
+            sizes = (
+                torch.maximum(low.abs(), high.abs()).sum(1, keepdim=True)
+                for low, high in self.interval.values()
+            )
+            self._underflow = (len(self.interval), tiny * sum(1 + size for size in sizes))
+        return self._underflow[1]
 
     def inputs(self, program: Program, node: int) -> list[Interval]:
         return [self.interval[p] for p in program.parents[node]]
@@ -67,8 +80,9 @@ class Program:
     def _charged(self) -> frozenset[int]:
         """The nodes at which rounding is charged.
 
-        A weighted layer always is. Any other node is charged unless all it rounds is seen again, uncancelled,
-        by a charged parent that nobody else reads.
+        A weighted layer always is, and so is the output, whose rows may have been rounded. Any other node is
+        charged unless all it rounds is seen again, uncancelled, by a charged parent that nobody else reads:
+        biases of smooth functions are not (their slopes may be nought), nor are sums of three copies or more.
         """
         readers = [0] * len(self.parents)
         for parents in self.parents:
@@ -77,8 +91,11 @@ class Program:
         charged: set[int] = set()
         for i, parents in enumerate(self.parents):
             layer = self.layers[i]
+            rule = self.relaxations[i]
+            plain = rule.homogeneous if rule is not None else layer is None or layer.terms <= 2
             alone = all(readers[p] == 1 and (p in charged or p == 0) for p in parents)
-            if i and ((layer is not None and layer.weighted) or not alone):
+            weighted = layer is not None and layer.weighted
+            if i and (weighted or not plain or not alone or i == self.graph.output):
                 charged.add(i)
         return frozenset(charged)
 
@@ -127,10 +144,10 @@ class Program:
 
     def _noise(self, layer: Layer, magnitudes: list[Tensor]) -> Tensor:
         size = layer.spread(*magnitudes)
+        noise = self.gamma(layer.terms) * size + torch.finfo(self.space.dtype).tiny
         constant = layer.constant()
         if constant is not None:
-            size = size + constant
-        noise = self.gamma(layer.terms) * size + torch.finfo(self.space.dtype).tiny
+            noise = noise + (self.gamma(layer.terms) + long_sum(layer.size)) * constant
         slack = layer.slack(magnitudes[0]) if magnitudes else layer.slack(size)
         return noise if slack is None else noise + 1.01 * slack
 
@@ -143,7 +160,8 @@ class Program:
         lines = rule.lines(parameter, *inputs)
         state.lines[node] = lines
         if node in self.charged:
-            state.noise[node] = 8 * self.space.unit * _size(lines, inputs)
+            factor = self.gamma(0) + long_sum(self.sizes[node])
+            state.noise[node] = factor * _size(lines, inputs) + torch.finfo(self.space.dtype).tiny
 
     def lower(
         self,
@@ -155,7 +173,8 @@ class Program:
     ) -> Tensor:
         """Lower bounds (batch, rows) of `rows` applied to the value of `node`, over each region."""
         pushed = self.push(state, node, rows, extra_rows, capture)
-        return state.region.minimise(pushed.rows, self.extra) + (pushed.constant - pushed.charge)
+        bound = state.region.minimise(pushed.rows, self.extra) + (pushed.constant - pushed.charge)
+        return torch.where(bound == torch.inf, torch.full_like(bound, torch.nan), bound)
 
     def push(
         self,
@@ -196,7 +215,12 @@ class Program:
         first = rows.new_zeros(*rows.shape[:2], self.sizes[0]) if current is None else current
         if capture is not None:
             capture(0, first)
-        return Pushed(first, constant, charge)
+        return Pushed(first, constant, charge + state.underflow())
+
+
+def long_sum(terms: int) -> float:
+    """The relative error of a sum in float64, which is where constants are added up."""
+    return 1.05 * terms * 2.0**-53
 
 
 def relax_rows(rows: Tensor, lines: Lines) -> tuple[list[Tensor], Tensor | None]:
@@ -213,7 +237,12 @@ def relax_rows(rows: Tensor, lines: Lines) -> tuple[list[Tensor], Tensor | None]
     for wanted, bias in ((low_side, lines.lower_bias), (~low_side, lines.upper_bias)):
         if bias is not None:
             share = torch.where(wanted, rows, torch.zeros_like(rows))
+            if (
+                lines.lower_bias is not None
+            ):  # biases of both signs; a ReLU's lifts allow for their sum's rounding
+                share, bias = share.double(), bias.double()
             picked = dot(share, bias) if bias.dim() == 2 else (share * bias).sum(-1)
+            picked = picked.to(rows.dtype)
             constant = picked if constant is None else constant + picked
     return parts, constant
 

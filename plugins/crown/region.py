@@ -74,7 +74,10 @@ class Region:
     def _over_ball(self, rows: Tensor, balls: Balls, extra: int) -> Tensor:
         unit = torch.finfo(rows.dtype).eps / 2
         error = 1.05 * (rows.shape[2] + extra) * unit
-        dual = rows.norm(dim=2) if balls.norm == 2 else rows.abs().amax(2)
+        if balls.norm == 2:  # squares may underflow, each by no more than the smallest normal number
+            dual = rows.norm(dim=2) + (rows.shape[2] * torch.finfo(rows.dtype).tiny) ** 0.5
+        else:
+            dual = rows.abs().amax(2)
         size = dot(rows.abs(), balls.centre.abs())
         value = dot(rows, balls.centre) - balls.radius[:, None] * dual * (1 + error)
         return value - error * size

@@ -14,7 +14,7 @@ from verifolio.plugins.crown.compress import compress
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.optimise import Dual, Goal, evaluate
 from verifolio.plugins.crown.program import Program, State
-from verifolio.plugins.crown.region import Region
+from verifolio.plugins.crown.region import Region, shrunk_box
 from verifolio.plugins.crown.relax.base import Interval
 from verifolio.plugins.crown.sweep import Effort, sweep
 from verifolio.problem import Problem, dense_rows
@@ -40,8 +40,11 @@ def make_goal(space: Space, problem: Problem) -> Goal:
         fill = np.r_[np.arange(rows.count), np.zeros(height - rows.count, int)]
         parts.append([part[fill] for part in dense_rows(rows, n, m)])
     on_inputs, on_outputs, rhs = (np.stack([p[i] for p in parts]) for i in range(3))
-    inputs = space.tensor(on_inputs) if on_inputs.any() else None
-    return Goal(space.tensor(on_outputs), inputs, space.up(rhs))
+    inputs = space.tensor(on_inputs)
+    # rows over the inputs may cancel against what the network does; then nothing else charges their rounding
+    low, high = shrunk_box(problem.domain)
+    lost = np.abs(on_inputs - inputs.double().cpu().numpy()) @ np.maximum(np.abs(low), np.abs(high))
+    return Goal(space.tensor(on_outputs), inputs if on_inputs.any() else None, space.up(rhs + 1.01 * lost))
 
 
 @torch.no_grad()
@@ -67,7 +70,9 @@ def bound_root(problem: Problem, space: Space, steps: int, elements: int, budget
 
 def shrink(problem: Problem, root: Root) -> Root:
     """The same root on the graph without its stable neurons; the goal's rows become its outputs."""
-    goal, space = root.goal, root.program.space
+    space = root.program.space
+    # in float64: the small graph is as exact as its rows are
+    goal = make_goal(Space(torch.float64, str(space.device)), problem).pick(root.disjuncts)
     count, height, outputs = goal.rows.shape
     inputs = goal.inputs
     direct = goal.rows.new_zeros(count * height, problem.graph.input_size)
@@ -78,14 +83,20 @@ def shrink(problem: Problem, root: Root) -> Root:
     program = Program(small.graph, space)
     state = sweep(program, root.state.region, Effort(tighten=False), known=small.known)
     rows = torch.eye(count * height, dtype=space.dtype, device=space.device).reshape(count, height, -1)
-    return Root(program, state, Goal(rows, None, goal.rhs, mixable=True), root.disjuncts, root.bounds)
+    rhs = space.up(goal.rhs.cpu().numpy())
+    return Root(program, state, Goal(rows, None, rhs, mixable=True), root.disjuncts, root.bounds)
 
 
 def as_bounds(problem: Problem, known: dict[int, Interval]) -> Bounds:
     """Intervals of the whole domain as evidence for others."""
-    lower = {p: low[0].double().cpu().numpy() for p, (low, _) in known.items()}
-    upper = {p: high[0].double().cpu().numpy() for p, (_, high) in known.items()}
+    lower = {p: _numbers(low, -np.inf) for p, (low, _) in known.items()}
+    upper = {p: _numbers(high, np.inf) for p, (_, high) in known.items()}
     return Bounds(problem.graph.sha256, problem.domain, lower, upper, source="crown")
+
+
+def _numbers(value: Tensor, unknown: float) -> np.ndarray:
+    array = value[0].double().cpu().numpy()
+    return np.where(np.isnan(array), unknown, array)
 
 
 def open_goals(margin: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 from verifolio.plugins.crown.optimise import Dual
 
 HALF = torch.float16  # the dual is only a starting point: half precision is plenty
+LARGEST = 6e4  # what half precision holds
 
 
 @dataclass
@@ -56,7 +57,9 @@ class Subproblems:
     def with_dual(self, dual: Dual, bound: Tensor, branch: Tensor) -> Subproblems:
         """The same subproblems with new variables, bounds and branching decisions."""
         alpha = {i: dual.alpha[i].to(HALF) if i in dual.alpha else a for i, a in self.alpha.items()}
-        beta = {p: dual.beta[p].to(HALF) if p in dual.beta else b for p, b in self.beta.items()}
+        beta = {
+            p: dual.beta[p].clamp(max=LARGEST).to(HALF) if p in dual.beta else b for p, b in self.beta.items()
+        }
         mix = self.mix if dual.mix is None else dual.mix.to(HALF)
         return Subproblems(self.disjunct, bound, branch, mix, self.signs, alpha, beta)
 

@@ -76,27 +76,31 @@ def refine(program: Program, state: State, node: int, effort: Effort, budget: Bu
         place = torch.arange(len(chunk), device=low.device)
         rows[0, place, chunk] = 1
         rows[0, place + len(chunk), chunk] = -1
-        bound = (
-            ascend(program, state, node, rows, effort.steps)
-            if effort.steps
-            else program.lower(state, node, rows)
-        )
+        bound = ascend(program, state, node, rows, effort.steps, budget)
         below, above = bound[:, : len(chunk)], -bound[:, len(chunk) :]
         low[:, chunk] = torch.fmax(low[:, chunk], below)
         high[:, chunk] = torch.fmin(high[:, chunk], above)
     state.interval[node] = torch.minimum(low, high), torch.maximum(low, high)
 
 
-def ascend(program: Program, state: State, node: int, rows: Tensor, steps: int, rate: float = 0.3) -> Tensor:
+def ascend(
+    program: Program,
+    state: State,
+    node: int,
+    rows: Tensor,
+    steps: int,
+    budget: Budget | None,
+    rate: float = 0.3,
+) -> Tensor:
     """The best of several bounds while every row improves its own slopes by gradient ascent (alpha-CROWN)."""
-    lines = dict(state.lines)
+    lines, noise = dict(state.lines), dict(state.noise)
     alpha: dict[int, Tensor] = {}
     for i in program.nonlinear:
         rule = program.relaxations[i]
         if i < node and rule is not None and bool(rule.loose(*state.inputs(program, i)).any()):
             first = rule.start(*state.inputs(program, i))
             alpha[i] = first[:, None].repeat(1, rows.shape[1], 1).requires_grad_()
-    if not alpha:
+    if not alpha or not steps:
         return program.lower(state, node, rows)
     adam = torch.optim.Adam(alpha.values(), lr=rate, betas=(0.7, 0.95))
     best: Tensor | None = None
@@ -107,7 +111,8 @@ def ascend(program: Program, state: State, node: int, rows: Tensor, steps: int, 
             bound = program.lower(state, node, rows)
             loss = -bound.nan_to_num(0.0).sum()
         best = bound.detach() if best is None else torch.fmax(best, bound.detach())
-        if step == steps or not loss.requires_grad:  # the rows may not feel any relaxed neuron
+        late = budget is not None and budget.expired()
+        if step == steps or late or not loss.requires_grad:  # the rows may not feel any relaxed neuron
             break
         adam.zero_grad()
         loss.backward()
@@ -115,7 +120,7 @@ def ascend(program: Program, state: State, node: int, rows: Tensor, steps: int, 
         with torch.no_grad():
             for a in alpha.values():
                 a.clamp_(0, 1)
-    state.lines = lines
+    state.lines, state.noise = lines, noise
     return best if best is not None else bound
 
 

@@ -88,7 +88,7 @@ class Crown(Verifier):
         engine = make_engine(problem, context.budget, context.device)
         widest = max(node.op.size for node in problem.graph.nodes)
         tensors = int(np.clip((1 << 17) // widest, 4, 64))
-        batch = self.options.batch or (512 if isinstance(engine, KernelEngine) else tensors)
+        batch = self.options.batch or (2048 if isinstance(engine, KernelEngine) else tensors)
         return InputSplit(problem, engine, context, batch).run()
 
 

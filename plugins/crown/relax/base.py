@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -25,7 +26,13 @@ class Lines:
 
 
 class Relaxation(ABC):
-    """The lines hold rigorously: whatever is rounded while computing them is added to the biases."""
+    """The lines hold rigorously: whatever is rounded while computing them is added to the biases.
+
+    `homogeneous`: no bias exceeds its slope times the inputs' magnitude, so that the rounding charged where the
+    inputs come from covers it; other biases are charged by themselves.
+    """
+
+    homogeneous: ClassVar[bool] = False
 
     @abstractmethod
     def interval(self, *inputs: Interval) -> Interval:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor
 
@@ -10,6 +12,8 @@ from verifolio.plugins.crown.relax.base import Interval, Lines, Relaxation
 
 class ReluRelaxation(Relaxation):
     """The parameter is the slope of the lower line on unstable neurons."""
+
+    homogeneous: ClassVar[bool] = True
 
     def interval(self, *inputs: Interval) -> Interval:
         lower, upper = inputs[0]
@@ -24,7 +28,8 @@ class ReluRelaxation(Relaxation):
         unit = torch.finfo(low.dtype).eps
         unstable = (lower < 0) & (upper > 0)
         lift = slope * (unit * 4 * (high - low) - low) + tiny
-        lift = torch.where(unstable, lift, torch.zeros_like(lift))
+        # many lifts of one sign are added up later: the last factor outweighs the rounding of that sum
+        lift = torch.where(unstable, lift * (1 + unit * lift.shape[-1]), torch.zeros_like(lift))
         if parameter is None:
             lower_slope = torch.where(unstable, (high > -low).to(low.dtype), slope)
         elif parameter.dim() == 3:

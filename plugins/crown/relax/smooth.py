@@ -19,6 +19,7 @@ from verifolio.plugins.crown.relax.base import Interval, Lines, Relaxation
 
 RESERVE = 2.0**-46  # relative to |f| + |k x| + 1: covers the evaluation of f, k x and the critical point
 SEARCH_STEPS = 24
+FAR = 2.0**22  # beyond it multiples of 2 pi are rounded by more than the reserve allows
 Critical = Callable[[Tensor, float, Tensor, Tensor], list[Tensor]]
 
 
@@ -154,7 +155,10 @@ class SmoothRelaxation(Relaxation):
         size = torch.maximum(low.abs(), high.abs())
         reserve = RESERVE * (value.abs() + k.abs() * size + 1)
         exact = value - slope * x + side * reserve
-        return torch.where(self._defined(low, high), exact, torch.full_like(exact, side * math.inf))
+        anything = torch.full_like(exact, side * math.inf)
+        if self.function.name in _PERIODIC:  # |f| <= 1, wherever it is
+            anything = side * (1 + k.abs() * size + reserve)
+        return torch.where(self._defined(low, high), exact, anything)
 
     def _inside(self, k: Tensor, low: Tensor, high: Tensor) -> list[Tensor]:
         """Critical points clipped into the interval; those that do not exist are replaced by the lower end."""
@@ -164,7 +168,7 @@ class SmoothRelaxation(Relaxation):
     def _defined(self, low: Tensor, high: Tensor) -> Tensor:
         """Whether the lines can be trusted: inside the function's domain, and not too many periods."""
         if self.function.name in _PERIODIC:
-            return high - low < 8 * math.pi
+            return (high - low < 8 * math.pi) & (torch.maximum(low.abs(), high.abs()) < FAR)
         if self.function.name == "reciprocal" or (self.function.name == "pow" and self.exponent < 0):
             return (low > 0) | (high < 0)
         if self.function.name == "log":
