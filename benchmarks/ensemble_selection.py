@@ -61,7 +61,7 @@ def request_of(options: argparse.Namespace) -> SelectionRequest:
     folder.mkdir(parents=True, exist_ok=True)
     if options.full:
         networks = train_mnist(folder)
-        radii = (0.01, 0.02, 0.03, 0.04, 0.05, 0.06)
+        radii: tuple[float, ...] = (0.01, 0.02, 0.03, 0.04, 0.05, 0.06)
         data, test, label = load_data("mnist:train"), load_data("mnist:test"), 0
         start: tuple[int, ...] = (0, 1, 2, 3, 4)
     else:

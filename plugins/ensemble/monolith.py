@@ -182,20 +182,22 @@ def solve_milp(
         raise InputError(f"method {method}", "--alpha", "none", "give one, or use maxmin or decomposition")
     budget = Budget(seconds)
     parts = [make_part(survey, j) for j in range(len(survey.spots))]
-    loose, _ = _solve(parts, attacks, PROOF, alpha, method, budget.remaining)
-    stats: dict[str, Any] = {"attacks": attacks, "milp": loose.ending.value}
-    if loose.ending is Ending.INFEASIBLE:
-        return refuted(survey, alpha, attacks, method, stats)
-    upper = Fraction(1)
-    if method is Method.MAXMIN and loose.ending is Ending.OPTIMAL:
-        stats["objective"] = -loose.objective
-        if attacks >= len(survey.networks):
+    upper, stats = Fraction(1), dict[str, Any](attacks=attacks)
+    if method is Method.MAXMIN:
+        loose, _ = _solve(parts, attacks, PROOF, alpha, method, budget.remaining / 2)
+        if loose.ending is Ending.OPTIMAL:
+            stats["objective"] = -loose.objective
+        if attacks >= len(survey.networks) and np.isfinite(loose.bound):
             upper = min(upper, Fraction(-loose.bound) + Fraction(1, 10**6))
-    firm, program = _solve(parts, attacks, SEARCH, alpha, method, max(budget.remaining, 0.1))
+    firm, program = _solve(parts, attacks, SEARCH, alpha, method, budget.remaining)
     stats |= {"columns": program.builder.columns, "milp": firm.ending.value}
     if firm.point is not None:
         return _found(survey, program, firm.point, alpha, method, upper, stats)
-    late = firm.ending is Ending.STOPPED
+    if firm.ending is Ending.INFEASIBLE and not budget.expired():
+        loose, _ = _solve(parts, attacks, PROOF, alpha, method, budget.remaining)
+        if loose.ending is Ending.INFEASIBLE:
+            return refuted(survey, alpha, attacks, method, stats)
+    late = firm.ending is Ending.STOPPED or budget.expired()
     reason = "out of time" if late else "feasible only within the solver's tolerance"
     return no_attack(survey, method, Outcome.UNKNOWN, upper, reason, stats)
 
