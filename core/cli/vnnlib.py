@@ -99,6 +99,28 @@ def export_smt(
         say(text.rstrip("\n"))
 
 
+@app.command("merge")
+def merge(
+    files: Annotated[list[str], typer.Argument(help="ONNX files, then the VNN-LIB file over all of them.")],
+    output: Annotated[str, typer.Option("--output", "-o", help="Folder to write into.")] = "merged",
+) -> None:
+    """Write a query over several networks as one network and a VNN-LIB 1.0 file, for tools that know no better."""
+    from verifolio.cli.output import say
+    from verifolio.encode.onnx_writer import write_onnx
+    from verifolio.query import Query
+    from verifolio.vnnlib import specification_from_cases, write
+
+    *networks, property_file = files
+    query = Query.from_files([*networks], property_file)
+    spec = query.specification
+    single = specification_from_cases(spec.cases, output_size=spec.output_size, input_size=spec.input_size)
+    folder = Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_onnx(query.graph, folder / "merged.onnx")
+    (folder / "merged.vnnlib").write_text(write(single, version="1.0"))
+    say(f"{folder / 'merged.onnx'} and {folder / 'merged.vnnlib'}")
+
+
 def read(file: str) -> Specification:
     """Load a file; a missing one is bad input."""
     from verifolio.errors import InputError
