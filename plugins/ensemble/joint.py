@@ -33,7 +33,7 @@ class JointOptions:
     """
 
     form: Form = "auto"
-    limit: int = 100
+    limit: int = 1000
     folder: str = ""
     members: int = 2
 

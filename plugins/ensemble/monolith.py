@@ -184,11 +184,15 @@ def solve_milp(
     parts = [make_part(survey, j) for j in range(len(survey.spots))]
     upper, stats = Fraction(1), dict[str, Any](attacks=attacks)
     if method is Method.MAXMIN:
-        loose, _ = _solve(parts, attacks, PROOF, alpha, method, budget.remaining / 2)
+        loose, program = _solve(parts, attacks, PROOF, alpha, method, budget.remaining / 2)
         if loose.ending is Ending.OPTIMAL:
             stats["objective"] = -loose.objective
         if attacks >= len(survey.networks) and np.isfinite(loose.bound):
             upper = min(upper, Fraction(-loose.bound) + Fraction(1, 10**6))
+        if loose.point is not None:
+            found = _found(survey, program, loose.point, alpha, method, upper, stats)
+            if float(found.value_lower) >= -loose.objective - 1e-6:
+                return found
     firm, program = _solve(parts, attacks, SEARCH, alpha, method, budget.remaining)
     stats |= {"columns": program.builder.columns, "milp": firm.ending.value}
     if firm.point is not None:
