@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from functools import cache
-from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import pluggy
 
 from verifolio.errors import UnknownPlugin
-from verifolio.hooks import load_modules
+from verifolio.hooks import Modules, load_modules
 
 if TYPE_CHECKING:
     from verifolio.bounder import Bounder, Bounders
@@ -28,6 +28,7 @@ class Named(Protocol):
 
 
 T = TypeVar("T")
+KINDS = ("verifiers", "bounders", "properties", "estimators", "executors", "datasets")
 
 
 class Registry(Generic[T]):
@@ -70,22 +71,58 @@ class Registry(Generic[T]):
         return name in self._classes
 
 
-def _registry(kind: str) -> Registry[T]:
-    return Registry(kind)
-
-
 @dataclass(frozen=True)
 class Plugins:
-    """All registries, the manager that filled them, and why a plugin could not be loaded."""
+    """All registries; each asks the plugins for its classes when it is first used.
 
-    manager: pluggy.PluginManager
-    verifiers: Registry[Verifier] = field(default_factory=lambda: _registry("verifier"))
-    bounders: Registry[Bounder] = field(default_factory=lambda: _registry("bounder"))
-    properties: Registry[Property] = field(default_factory=lambda: _registry("property"))
-    estimators: Registry[Estimator] = field(default_factory=lambda: _registry("estimator"))
-    executors: Registry[Executor] = field(default_factory=lambda: _registry("executor"))
-    datasets: Registry[DataSource] = field(default_factory=lambda: _registry("data set"))
-    broken: Mapping[str, str] = field(default_factory=dict)
+    Workers need verifiers and bounders only, and should not wait for what the others import.
+    """
+
+    modules: Modules
+
+    @property
+    def manager(self) -> pluggy.PluginManager:
+        return self.modules.manager
+
+    @cached_property
+    def verifiers(self) -> Registry[Verifier]:
+        return self._filled("verifier", "register_verifiers")
+
+    @cached_property
+    def bounders(self) -> Registry[Bounder]:
+        return self._filled("bounder", "register_bounders")
+
+    @cached_property
+    def properties(self) -> Registry[Property]:
+        return self._filled("property", "register_properties")
+
+    @cached_property
+    def estimators(self) -> Registry[Estimator]:
+        return self._filled("estimator", "register_estimators")
+
+    @cached_property
+    def executors(self) -> Registry[Executor]:
+        return self._filled("executor", "register_executors")
+
+    @cached_property
+    def datasets(self) -> Registry[DataSource]:
+        return self._filled("data set", "register_datasets")
+
+    @property
+    def broken(self) -> Mapping[str, str]:
+        """Why a plugin could not be loaded, or could not register something; asks all of them."""
+        self.fill()
+        return self.modules.broken
+
+    def fill(self) -> None:
+        """Ask every plugin for everything."""
+        for kind in KINDS:
+            getattr(self, kind)
+
+    def _filled(self, kind: str, hook: str) -> Registry[Any]:
+        registry: Registry[Any] = Registry(kind)
+        self.modules.call(hook, registry=registry)
+        return registry
 
     def all_bounders(self) -> Bounders:
         """One instance of every usable bounder."""
@@ -96,18 +133,12 @@ class Plugins:
 
 def load_plugins(extra: tuple[object, ...] = ()) -> Plugins:
     """Load every installed plugin, plus the given plugin objects (modules or instances with hooks)."""
-    loaded = load_modules(extra)
-    plugins = Plugins(loaded.manager, broken=loaded.broken)
-    loaded.call("register_verifiers", registry=plugins.verifiers)
-    loaded.call("register_bounders", registry=plugins.bounders)
-    loaded.call("register_properties", registry=plugins.properties)
-    loaded.call("register_estimators", registry=plugins.estimators)
-    loaded.call("register_executors", registry=plugins.executors)
-    loaded.call("register_datasets", registry=plugins.datasets)
+    plugins = Plugins(load_modules(extra))
+    plugins.fill()
     return plugins
 
 
 @cache
 def installed() -> Plugins:
     """The installed plugins, loaded once per process."""
-    return load_plugins()
+    return Plugins(load_modules())

@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.optimize import linprog
 from torch import Tensor, nn
 
 from verifolio.attack.descend import outputs
@@ -48,6 +47,8 @@ def _linearise(module: nn.Module, target: Targets, x: Tensor) -> tuple[Array, Ar
 
 def _best_move(target: Targets, x: Tensor, values: Array, jacobian: Array, trust: float) -> Tensor | None:
     """The move d that minimises max(values + jacobian d) within the box and the trust region."""
+    from scipy.optimize import linprog  # slow to import, rarely needed
+
     binding = values > -1e6  # rows that only fill up the batch
     width = target.width[0]
     low = torch.maximum(target.lower[0] - x, -trust * width).cpu().numpy()

@@ -90,6 +90,7 @@ class Template:
 def main(path: list[str], line: int, driver: int, preload: list[str]) -> None:
     """Import, then fork a supervisor for every handle that arrives, until the driver is gone."""
     del path
+    gc.disable()  # imports make no garbage worth collecting
     for name in preload:
         try:
             importlib.import_module(name)
@@ -98,6 +99,7 @@ def main(path: list[str], line: int, driver: int, preload: list[str]) -> None:
     watch = _watch_process(driver)
     tree.become_subreaper()
     gc.collect()
+    gc.enable()
     gc.freeze()  # otherwise collections in the forks touch, and so copy, every page
     folder = Path(tempfile.mkdtemp(prefix="verifolio-"))
     try:
