@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -67,51 +67,64 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a small network and write it as ONNX; the same seed gives the same network."""
-    from verifolio.cli.output import say_json
-
-    from .architectures import build
-    from .setup import Choices, load_weights, save, save_weights
+    from .setup import Choices
     from .trainer import Schedule
 
     options = tuple(option or ())
     choices = Choices(
         regime, epsilon, attack, steps, property_name, options, alpha, beta, bounder, share, copies
     )
-    say = speaker(quiet or as_json)
-    learn, check = split_data(data, test, limit)
-    model = build(arch, learn.shape, learn.classes, seed)
-    if start:
-        load_weights(model, Path(start))
-    began = time.monotonic()
     plan = Schedule(epochs, rate, batch, seed=seed)
-    extra = {"options": attack_option or [], "timeout": attack_timeout, "executor": executor}
-    more = run_regime(model, learn, choices, plan, say, rounds, points, bool(start), extra)
+    rest = Rest(rounds, points, tuple(attack_option or ()), attack_timeout, executor, start, weights)
+    learn, check = split_data(data, test, limit)
+    result = train_network(arch, learn, check, choices, plan, rest, output, speaker(quiet or as_json))
+    show(result, as_json, choices)
+
+
+@dataclass(frozen=True)
+class Rest:
+    """What `finetune` needs besides, and the files with weights."""
+
+    rounds: int
+    points: int
+    options: tuple[str, ...]
+    timeout: float
+    executor: str
+    start: str
+    weights: str
+
+
+def train_network(
+    arch: str,
+    learn: Dataset,
+    check: Dataset,
+    choices: Choices,
+    plan: Schedule,
+    rest: Rest,
+    output: str,
+    say: Say,
+) -> dict[str, Any]:
+    """Train, write the files, and say how good the network is."""
+    from .architectures import build
+    from .setup import load_weights, save, save_weights
+
+    model = build(arch, learn.shape, learn.classes, plan.seed)
+    if rest.start:
+        load_weights(model, Path(rest.start))
+    began = time.monotonic()
+    more = run_regime(model, learn, choices, plan, rest, say)
     seconds = time.monotonic() - began
     difference = save(model, Path(output), learn.shape)
-    if weights:
-        save_weights(model, Path(weights))
-    result = describe(model, learn, check, choices, seed) | more
-    result |= {"output": output, "onnx_difference": difference, "seconds": round(seconds, 3)}
-    if as_json:
-        say_json(result | {"choices": asdict(choices)})
-        return
-    show(result)
+    if rest.weights:
+        save_weights(model, Path(rest.weights))
+    result = describe(model, learn, check, choices, plan.seed) | more
+    return result | {"output": output, "onnx_difference": difference, "seconds": round(seconds, 3)}
 
 
 def run_regime(
-    model: nn.Sequential,
-    learn: Dataset,
-    choices: Choices,
-    plan: Schedule,
-    say: Say,
-    rounds: int,
-    points: int,
-    started: bool,
-    extra: dict[str, Any],
+    model: nn.Sequential, learn: Dataset, choices: Choices, plan: Schedule, rest: Rest, say: Say
 ) -> dict[str, Any]:
     """Train; what the regime has to report besides the network."""
-    from dataclasses import replace
-
     from verifolio.options import split_pairs
     from verifolio.property_file import choose_property
 
@@ -121,15 +134,15 @@ def run_regime(
 
     x, y = tensors(learn)
     regime = make_regime(choices)
-    if choices.regime != "finetune" or not started:
+    if choices.regime != "finetune" or not rest.start:
         fit(model, x, y, regime, plan, say)
     if choices.regime != "finetune":
         return {}
-    given = split_pairs(extra["options"])
-    limits = {"timeout": extra["timeout"], "seed": plan.seed, "executor": extra["executor"]}
-    hunt = Hunt(choices.attack or "pgd", given, choices.ball(), **limits)
+    given = split_pairs(rest.options)
+    hunt = Hunt(choices.attack or "pgd", given, choices.ball(), rest.timeout, plan.seed, rest.executor)
     slow = replace(plan, rate=plan.rate / 10, epochs=max(1, plan.epochs // 4))
-    counts = finetune(model, x, y, choose_property("classification"), hunt, slow, regime, rounds, points, say)
+    prop = choose_property("classification")
+    counts = finetune(model, x, y, prop, hunt, slow, regime, rest.rounds, rest.points, say)
     return {"counterexamples": counts}
 
 
@@ -165,9 +178,13 @@ def describe(
     }
 
 
-def show(result: dict[str, Any]) -> None:
-    from verifolio.cli.output import say
+def show(result: dict[str, Any], as_json: bool, choices: Choices) -> None:
+    """The result for people or for programs."""
+    from verifolio.cli.output import say, say_json
 
+    if as_json:
+        say_json(result | {"choices": asdict(choices)})
+        return
     for name, value in result.items():
         say(f"{name}: {value:.6g}" if isinstance(value, float) else f"{name}: {value}")
 
