@@ -147,10 +147,10 @@ class VerifierConformance:
         for example in (e for e in EXAMPLES if e.name in ("corner", "peaks", "both-sat", "above-the-peaks")):
             first = self.attempt(type(self).make(), example, tmp_path)
             second = self.attempt(type(self).make(), example, tmp_path)
-            require(
-                _points(first) == _points(second) and first.report.verdict is second.report.verdict,
-                f"{example.name}: two runs with seed 0 gave different answers",
-            )
+            if not (first.report.verdict.decided and second.report.verdict.decided):
+                continue  # how far an undecided search came depends on the clock
+            same = first.report.verdict is second.report.verdict and _points(first) == _points(second)
+            require(same, f"{example.name}: two runs with seed 0 gave different answers")
 
     def test_several_problems_at_once(self, verifier: Verifier) -> None:
         """One outcome per problem, in order, up to the first counterexample."""
