@@ -38,12 +38,10 @@ class State:
     def underflow(self) -> Tensor:
         """A bound (batch, 1) on what products below the normal numbers lose on the way back, whatever the rows."""
         if self._underflow is None or self._underflow[0] != len(self.interval):
-            tiny = torch.finfo(self.region.lower.dtype).tiny
-            sizes = (
-                torch.maximum(low.abs(), high.abs()).sum(1, keepdim=True)
-                for low, high in self.interval.values()
-            )
-            self._underflow = (len(self.interval), tiny * sum(1 + size for size in sizes))
+            total = torch.ones_like(self.region.lower[:, :1])
+            for low, high in self.interval.values():
+                total = total + 1 + torch.maximum(low.abs(), high.abs()).sum(1, keepdim=True)
+            self._underflow = (len(self.interval), torch.finfo(total.dtype).tiny * total)
         return self._underflow[1]
 
     def inputs(self, program: Program, node: int) -> list[Interval]:

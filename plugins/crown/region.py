@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -75,7 +76,7 @@ class Region:
         unit = torch.finfo(rows.dtype).eps / 2
         error = 1.05 * (rows.shape[2] + extra) * unit
         if balls.norm == 2:  # squares may underflow, each by no more than the smallest normal number
-            dual = rows.norm(dim=2) + (rows.shape[2] * torch.finfo(rows.dtype).tiny) ** 0.5
+            dual = rows.norm(dim=2) + math.sqrt(rows.shape[2] * torch.finfo(rows.dtype).tiny)
         else:
             dual = rows.abs().amax(2)
         size = dot(rows.abs(), balls.centre.abs())

@@ -17,7 +17,8 @@ class ProductRelaxation(Relaxation):
     def interval(self, *inputs: Interval) -> Interval:
         (xl, xu), (yl, yu) = inputs
         corners = torch.stack(torch.broadcast_tensors(xl * yl, xl * yu, xu * yl, xu * yu))
-        reserve = 4 * torch.finfo(xl.dtype).eps * corners.abs().amax(0)
+        limits = torch.finfo(xl.dtype)
+        reserve = 4 * limits.eps * corners.abs().amax(0) + limits.tiny
         return corners.amin(0) - reserve, corners.amax(0) + reserve
 
     def lines(self, parameter: Tensor | None, *inputs: Interval) -> Lines:
@@ -36,7 +37,8 @@ class ProductRelaxation(Relaxation):
     def _reserve(self, inputs: tuple[Interval, ...], parameter: Tensor | None) -> Tensor:
         (xl, xu), (yl, yu) = inputs
         size = torch.maximum(xl.abs(), xu.abs()) * torch.maximum(yl.abs(), yu.abs())
-        reserve = 32 * torch.finfo(xl.dtype).eps * size
+        limits = torch.finfo(xl.dtype)
+        reserve = 32 * limits.eps * size + limits.tiny
         return reserve[:, None] if parameter is not None and parameter.dim() == 3 else reserve
 
     def start(self, *inputs: Interval) -> Tensor:

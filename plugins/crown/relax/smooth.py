@@ -179,7 +179,8 @@ class SmoothRelaxation(Relaxation):
 
     @staticmethod
     def _outward(value: Tensor, dtype: torch.dtype, side: int) -> Tensor:
-        """Cast with the rounding error of the cast added on the safe side."""
+        """Cast with the rounding error of the cast added on the safe side; what is too large stays finite there."""
         if dtype == torch.float64:
             return value
-        return (value + side * value.detach().abs() * torch.finfo(dtype).eps).to(dtype)
+        cast = (value + side * value.detach().abs() * torch.finfo(dtype).eps).to(dtype)
+        return torch.where(cast == -side * math.inf, -side * torch.finfo(dtype).max, cast)
