@@ -2,6 +2,8 @@
 .PHONY: help test test-all check lint types pytest demo clean
 .DEFAULT_GOAL := help
 export PYTHONSAFEPATH := 1
+# the tests' networks are tiny: threads would only wait for each other
+export OMP_NUM_THREADS ?= 1
 
 PYTHON ?= python3
 PYTEST_FLAGS ?=
