@@ -213,6 +213,7 @@ def test_networks_and_plugins_can_be_shown(network: Network, capsys: pytest.Capt
     assert "verifier\tpgd\tfalsify\tready" in lines
 
 
+@pytest.mark.slow  # a matter of speed, which a loaded machine decides
 def test_help_is_quick() -> None:
     seconds = []
     for _ in range(3):

@@ -123,6 +123,7 @@ def test_inward_float32_is_the_largest_inner_box(low, width) -> None:  # type: i
         assert Fraction(float(upper[0])) <= exact_high < Fraction(float(above[0]))
 
 
+@pytest.mark.slow  # a matter of speed, which a loaded machine decides
 def test_a_large_point_is_checked_quickly() -> None:
     import time
 

@@ -90,6 +90,7 @@ def seconds(text: str) -> float:
     return best
 
 
+@pytest.mark.slow  # a matter of speed, which a loaded machine decides
 def test_three_megabytes_of_bounds_take_less_than_a_second() -> None:
     size, values = 27_000, np.random.default_rng(0).random(27_000).tolist()
     text = "".join(f"(declare-const X_{i} Real)\n" for i in range(size)) + "(declare-const Y_0 Real)\n"
@@ -99,6 +100,7 @@ def test_three_megabytes_of_bounds_take_less_than_a_second() -> None:
     assert seconds(text) < 1.0
 
 
+@pytest.mark.slow  # a matter of speed, which a loaded machine decides
 def test_three_megabytes_of_regions() -> None:
     values = np.random.default_rng(0).random(300).tolist()
     text = "".join(f"(declare-const X_{i} Real)\n" for i in range(154)) + "(declare-const Y_0 Real)\n"

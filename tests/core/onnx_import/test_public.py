@@ -45,6 +45,7 @@ def test_public_networks_import() -> None:
     assert count >= 40
 
 
+@pytest.mark.slow  # a matter of speed, which a loaded machine decides
 def test_a_small_network_imports_quickly() -> None:
     paths = public_networks()["acasxu"]
     import_graph(Network.load(paths[0]))

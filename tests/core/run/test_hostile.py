@@ -225,6 +225,7 @@ def test_only_one_of_two_forks_answers(pool: Pool) -> None:
     assert run(pool, hostile.return_twice).value == "parent"
 
 
+@pytest.mark.slow  # a matter of speed, which a loaded machine decides
 def test_replacing_a_worker_is_quick(pool: Pool) -> None:
     times = []
     for _ in range(5):

@@ -108,6 +108,7 @@ def test_exception_is_an_error_with_its_traceback(pool: Pool) -> None:
     assert "in fail" in result.detail
 
 
+@pytest.mark.slow  # a matter of speed, which a loaded machine decides
 def test_trivial_jobs_cost_little(pool: Pool) -> None:
     run(pool, Job(hostile.echo))
     times = []
