@@ -64,7 +64,7 @@ class Size:
     images: int
     timeout: float
     tested: int
-    delta: float  # of standard robustness; a shorter training moves the outputs less
+    delta: float  # of standard robustness; after the short training nothing moves by the paper's 10
 
 
 def properties(size: Size) -> dict[str, Property]:
