@@ -1,0 +1,196 @@
+"""Whatever the slopes, multipliers and weights are, a subproblem's bound stays below every point of it."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from verifolio.budget import Budget
+from verifolio.graph.module import GraphModule
+from verifolio.plugins.crown.layers import Space
+from verifolio.plugins.crown.leaf import LeafSolver
+from verifolio.plugins.crown.optimise import Dual, Goal, Schedule, evaluate, optimise, start
+from verifolio.plugins.crown.program import State
+from verifolio.plugins.crown.root import Root, bound_root
+from verifolio.plugins.crown.subproblems import HALF, Subproblems
+from verifolio.problem import Domain, Problem
+from verifolio.testing.generate import KINDS, Shape, generate, random_condition, random_graph
+from verifolio.testing.trial import sample
+from verifolio.vnnlib import make_rows
+
+Signs = dict[int, Tensor]
+
+
+def make_root(
+    seed: int, kind: str = "dense", rows: int = 2, dtype: torch.dtype = torch.float32
+) -> tuple[Problem, Root]:
+    """A root that stays open: the condition holds somewhere."""
+    rng = np.random.default_rng(seed)
+    graph = random_graph(rng, Shape(kind, inputs=4, width=6, depth=2))  # type: ignore[arg-type]
+    domain = Domain(-np.ones(4), np.ones(4))
+    (drawn,) = random_condition(rng, graph, 1, rows)
+    eased = make_rows([(dict(r.terms), float(r.rhs) + 0.5) for r in drawn.linear_rows()])
+    problem = Problem(graph, domain, (eased,))
+    return problem, bound_root(problem, Space(dtype), 2, 1 << 22, Budget(60.0))
+
+
+def random_signs(rng: np.random.Generator, root: Root, count: int) -> Signs:
+    """A few unstable neurons fixed at random, for each of `count` subproblems."""
+    signs = {}
+    for i in root.program.graph.relus:
+        p = root.program.parents[i][0]
+        size = root.program.sizes[p]
+        signs[p] = torch.as_tensor(
+            rng.choice([-1, 0, 0, 1], size=(count, size)), dtype=root.program.space.dtype
+        )
+    return signs
+
+
+def cut(root: Root, signs: Signs, count: int) -> State:
+    interval = dict(root.state.interval)
+    for p, sign in signs.items():
+        low, high = (t.expand(count, -1) for t in interval[p])
+        low = torch.where(sign > 0, low.clamp(min=0), low)
+        interval[p] = (low, torch.where(sign < 0, high.clamp(max=0), high))
+    return State(root.state.region, interval, dict(root.state.noise))
+
+
+def values(root: Root, domain: Domain) -> list[np.ndarray]:
+    """Every node of the root's graph at many points."""
+    points = torch.as_tensor(sample(domain, 600))
+    with torch.no_grad():
+        return [v.numpy() for v in GraphModule(root.program.graph, torch.float64).values(points)]
+
+
+def inside(root: Root, signs: Signs, seen: list[np.ndarray], k: int) -> np.ndarray:
+    """Which points respect the k-th subproblem's splits."""
+    keep = np.ones(len(seen[0]), bool)
+    for p, sign in signs.items():
+        keep &= (sign[k].numpy() * seen[p] >= 0).all(axis=1)
+    return keep
+
+
+def random_dual(rng: np.random.Generator, root: Root, signs: Signs, count: int, mixed: bool) -> Dual:
+    def draw(*size: int) -> Tensor:
+        return torch.as_tensor(rng.random(size), dtype=root.program.space.dtype)
+
+    alpha = {i: draw(count, a.shape[-1]) for i, a in start(root.program, root.state).alpha.items()}
+    beta = {p: draw(*s.shape) * float(rng.choice([0.01, 1.0, 30.0])) for p, s in signs.items()}
+    return Dual(alpha, beta, draw(count, root.goal.rhs.shape[1]) if mixed else None)
+
+
+def repeated(goal: Goal, count: int) -> Goal:
+    return goal.pick(torch.zeros(count, dtype=torch.long))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mixed", [False, True])
+def test_any_dual_is_sound(kind: str, mixed: bool, dtype: torch.dtype) -> None:
+    count, checked = 24, 0
+    for seed in range(3):
+        problem, root = make_root(seed, kind, dtype=dtype)
+        if not len(root.disjuncts):
+            continue
+        rng = np.random.default_rng(seed)
+        signs = random_signs(rng, root, count)
+        seen = values(root, problem.domain)
+        dual = random_dual(rng, root, signs, count, mixed)
+        goal = repeated(root.goal, count)
+        with torch.no_grad():
+            margin = (
+                evaluate(root.program, cut(root, signs, count), goal, signs, dual).margin.double().numpy()
+            )
+        gaps = (
+            seen[root.program.graph.output] @ root.goal.rows[0].double().numpy().T
+            - root.goal.rhs[0].double().numpy()
+        )
+        for k in range(count):
+            keep = inside(root, signs, seen, k)
+            truth = gaps[keep] @ dual.mix[k].double().numpy()[:, None] if dual.mix is not None else gaps[keep]
+            assert (margin[k] <= truth + 1e-12).all()
+            checked += int(keep.any())
+    assert checked > 5
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_optimising_never_exceeds_the_truth(kind: str) -> None:
+    """Against points under splits, and against the exact minimum without them; and it does improve."""
+    count, gains = 12, []
+    for seed in range(3):
+        problem, root = make_root(seed, kind)
+        if not len(root.disjuncts):
+            continue
+        signs = random_signs(np.random.default_rng(seed), root, count)
+        seen = values(root, problem.domain)
+        state, goal = cut(root, signs, count), repeated(root.goal, count)
+        first = {i: a.expand(count, -1).clone() for i, a in start(root.program, state).alpha.items()}
+        zero = {p: torch.zeros_like(s) for p, s in signs.items()}
+        dual = Dual(first, zero, torch.full(goal.rhs.shape, 0.5))
+        before = evaluate(root.program, state, goal, signs, dual).margin.detach()
+        result = optimise(root.program, state, goal, signs, dual, Schedule(15), Budget(60.0))
+        gaps = seen[root.program.graph.output] - root.goal.rhs[0].double().numpy()
+        for k in range(count):
+            worst = gaps[inside(root, signs, seen, k)].max(axis=1, initial=-np.inf)
+            # weights add up to one, so the bound is below the largest row
+            assert (float(result.margin[k].amax()) <= worst + 1e-5).all()
+        gains.append(float((result.margin - before).mean()))
+    assert not gains or max(gains) > 0
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_root_bound_is_below_the_exact_minimum(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    kind = KINDS[seed % 4]
+    made = generate(rng, Shape(kind, inputs=4 if kind == "conv" else 2, width=4), 0.1, rows=1 + seed % 2)
+    if made.margin is None:
+        pytest.skip("the truth is unknown")
+    root = bound_root(made.problem, Space(torch.float32), 3, 1 << 22, Budget(60.0))
+    assert len(root.disjuncts), "a satisfiable condition was proved impossible"
+    height = root.goal.rhs.shape[1]
+    dual = start(root.program, root.state)
+    dual.mix = torch.full((1, height), 1.0 / height) if height > 1 else None
+    result = optimise(root.program, root.state, root.goal, {}, dual, Schedule(40), Budget(60.0))
+    assert float(result.margin.amax()) <= made.margin + 1e-6
+
+
+def test_half_precision_holds_large_multipliers() -> None:
+    """A multiplier beyond 65504 must not become infinite, or its subproblem is lost for good."""
+    zero = torch.zeros(1, 2, dtype=HALF)
+    items = Subproblems(
+        torch.zeros(1, dtype=torch.long), torch.zeros(1), torch.zeros(1, 1, dtype=torch.long), None,
+        {3: torch.ones(1, 2, dtype=torch.int8)}, {}, {3: zero},
+    )  # fmt: skip
+    stored = items.with_dual(Dual({}, {3: torch.full((1, 2), 1e9)}), items.bound, items.branch)
+    assert bool(torch.isfinite(stored.dual(torch.float32).beta[3]).all())
+
+
+def leaf_at(root: Root, seen: list[np.ndarray], k: int) -> Subproblems:
+    """The subproblem with every neuron in the phase it has at the k-th point."""
+    signs = {}
+    for i in root.program.graph.relus:
+        p = root.program.parents[i][0]
+        signs[p] = torch.as_tensor(np.where(seen[p][k] >= 0, 1, -1)[None], dtype=torch.int8)
+    index = torch.zeros(1, dtype=torch.long)
+    return Subproblems(index, torch.zeros(1), torch.full((1, 1), -1), None, signs, {}, {})
+
+
+def test_leaves_are_not_proved_where_points_exist() -> None:
+    """A leaf with a point that satisfies the condition stays open; some without one are proved."""
+    proved = 0
+    for seed in range(8):
+        problem, root = make_root(seed, rows=1 + seed % 2)
+        if not len(root.disjuncts) or not root.program.graph.relus:
+            continue
+        solver = LeafSolver(root)
+        seen = values(root, problem.domain)
+        gaps = (seen[root.program.graph.output] - root.goal.rhs[0].double().numpy()).max(axis=1)
+        for k in np.argsort(gaps)[:: len(gaps) // 12]:
+            impossible, point = solver.solve(leaf_at(root, seen, int(k)))
+            assert not impossible or gaps[k] > 0
+            proved += impossible
+            if not impossible and point is not None:
+                assert ((point >= problem.domain.lower) & (point <= problem.domain.upper)).all()
+    assert proved

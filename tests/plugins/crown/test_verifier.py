@@ -1,0 +1,255 @@
+"""The verifier `crown` close to the decision boundary: never a wrong answer, and mostly an answer."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from verifolio.answer import Outcome, Verdict
+from verifolio.budget import Budget
+from verifolio.evidence import Evidence
+from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Product, Relu
+from verifolio.graph.enclosure import enclose
+from verifolio.plugins.crown import boxes
+from verifolio.plugins.crown.verifier import Crown, CrownOptions
+from verifolio.problem import Ball, Domain, Problem, dense_rows
+from verifolio.registry import installed
+from verifolio.testing.generate import DISTANCES, KINDS, Generated, Shape, generate, write_problem
+from verifolio.testing.networks import plus_minus
+from verifolio.testing.trial import attempt, evaluate, sample
+from verifolio.verifier import Context
+from verifolio.vnnlib import make_rows
+
+MODES = ("auto", "input", "neuron", "none")
+Check = Callable[[np.ndarray], bool]
+
+
+def checker(problem: Problem) -> Check:
+    """A referee in doubles: inside the domain, and every row of some disjunct holds."""
+
+    def check(x: np.ndarray) -> bool:
+        domain = problem.domain
+        if bool((x < domain.lower).any() or (x > domain.upper).any()):
+            return False
+        if domain.ball is not None and domain.ball.distance(x) > domain.ball.radius:
+            return False
+        y = enclose(problem.graph, x)[0]
+        if domain.rows is not None and not _all(domain.rows, x, y):
+            return False
+        return any(_all(rows, x, y) for rows in problem.disjuncts)
+
+    return check
+
+
+def _all(rows, x: np.ndarray, y: np.ndarray) -> bool:  # type: ignore[no-untyped-def]
+    a, b, rhs = dense_rows(rows, len(x), len(y))
+    gap = a @ x + b @ y - rhs
+    return bool(np.where(rows.strict, gap < 0, gap <= 0).all())
+
+
+def run(problem: Problem, mode: str = "auto", seconds: float = 5.0, check: Check | None = None) -> Outcome:
+    verifier = Crown(CrownOptions(split=mode))  # type: ignore[arg-type]
+    return verifier.run(problem, Context(Budget(seconds), check=check or checker(problem)))
+
+
+def near_boundary(seed: int) -> Generated:
+    """Every kind of network and condition, at a distance of 1e-6 to 1 on either side."""
+    rng = np.random.default_rng(seed)
+    kind = KINDS[seed % 4]
+    inputs = 4 if kind == "conv" else int(rng.integers(2, 5))
+    width = 2 if kind == "maxpool" else int(rng.integers(2, 5))
+    shape = Shape(kind, inputs, width, int(rng.integers(1, 3)))
+    distance = float(rng.choice(DISTANCES)) * float(rng.choice([-1, 1]))
+    return generate(
+        rng,
+        shape,
+        distance,
+        int(rng.integers(1, 4)),
+        int(rng.integers(1, 4)),
+        int(rng.integers(0, 2)),
+        rng.random() < 0.3,
+    )
+
+
+def judge(made: Generated, outcome: Outcome, where: str) -> bool:
+    """Whether it was decided; a wrong answer fails."""
+    if outcome.verdict is Verdict.SAT:
+        assert outcome.point is not None and checker(made.problem)(outcome.point), where
+    if made.expected is not Verdict.UNKNOWN:
+        assert outcome.verdict in (made.expected, Verdict.UNKNOWN), where
+    return outcome.verdict.decided
+
+
+def shares(seeds: range, seconds: float) -> dict[str, float]:
+    """The decided share of every mode; each problem is put to one of them in turn."""
+    asked: Counter[str] = Counter()
+    decided: Counter[str] = Counter()
+    for seed in seeds:
+        made = near_boundary(seed)
+        if made.margin is None:
+            continue
+        mode = MODES[seed // 4 % 4]
+        asked[mode] += 1
+        decided[mode] += judge(made, run(made.problem, mode, seconds), f"seed {seed}, {mode}")
+    return {m: decided[m] / max(asked[m], 1) for m in MODES}
+
+
+def test_close_to_the_boundary() -> None:
+    found = shares(range(200), 2.0)
+    assert min(found[m] for m in ("auto", "input", "neuron")) >= 0.9, found
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("block", range(10))
+def test_close_to_the_boundary_5000(block: int) -> None:
+    found = shares(range(1000 + 500 * block, 1500 + 500 * block), 5.0)
+    print("decided", {m: round(v, 3) for m, v in found.items()})
+    assert min(found[m] for m in ("auto", "input", "neuron")) >= 0.9, found
+
+
+def test_without_the_compiled_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boxes, "_boxes", None)
+    decided = [
+        judge(m, run(m.problem, "input", 1.0), f"seed {s}")
+        for s in range(400, 416)
+        if (m := near_boundary(s)).margin
+    ]
+    assert np.mean(decided) >= 0.5
+
+
+@pytest.mark.parametrize("name", ["milp", "smt"])
+def test_agrees_with_exact_members(name: str) -> None:
+    """Problems without a computed truth, put to another complete verifier of the registry."""
+    other = next(v for v in installed().verifiers if v.name == name)
+    if other.available() is not None:
+        pytest.skip(f"{name} is unavailable")
+    for seed in range(6):
+        rng = np.random.default_rng(50 + seed)
+        made = generate(rng, Shape(KINDS[seed % 4], inputs=4, width=3), None, 2, 2)
+        mine = run(made.problem, MODES[seed % 3])
+        theirs = other().run(made.problem, Context(Budget(5.0), check=checker(made.problem)))
+        assert {mine.verdict, theirs.verdict} != {Verdict.SAT, Verdict.UNSAT}
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_answers_replay(mode: str, tmp_path: Path) -> None:
+    """Through files, ONNX Runtime and core's referee."""
+    for seed in range(3):
+        made = generate(np.random.default_rng(seed), Shape(KINDS[seed], inputs=3), 0.05 * (-1) ** seed)
+        if made.margin is None:
+            continue
+        query = write_problem(made.problem, tmp_path / str(seed))
+        trial = attempt(Crown(CrownOptions(split=mode)), query, 5.0)  # type: ignore[arg-type]
+        assert trial.report.verdict in (made.expected, Verdict.UNKNOWN)
+        assert (trial.report.verdict is Verdict.SAT) == (trial.report.witness is not None)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_rejected_points_prove_nothing(mode: str) -> None:
+    """Counterexamples exist but none replays: the answer is neither SAT nor UNSAT."""
+    for seed in range(8):
+        made = near_boundary(seed)
+        if made.expected is Verdict.SAT:
+            outcome = run(made.problem, mode, 0.3, check=lambda _: False)
+            assert outcome.verdict is Verdict.UNKNOWN and outcome.reason
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("seconds", [0.0, 0.01])
+def test_no_time_no_proof(mode: str, seconds: float) -> None:
+    for seed in range(12):
+        made = near_boundary(seed)
+        outcome = run(made.problem, mode, seconds)
+        assert made.expected is not Verdict.SAT or outcome.verdict is not Verdict.UNSAT
+
+
+def sphere_problem(norm: float, radius: float, threshold: float) -> Problem:
+    """relu(x_0) + relu(x_1) >= threshold in a ball around the origin."""
+    domain = Domain(-np.full(2, 2.0), np.full(2, 2.0), ball=Ball(np.zeros(2), radius, norm))
+    return Problem(plus_minus(), domain, (make_rows([({2: -1.0}, -threshold)]),))
+
+
+@pytest.mark.parametrize("mode", ["auto", "input", "neuron"])
+@pytest.mark.parametrize(("norm", "most"), [(1.0, 1.0), (2.0, 2.0**0.5), (np.inf, 2.0)])
+def test_balls(mode: str, norm: float, most: float) -> None:
+    """The maximum over the unit ball is 1, sqrt 2 or 2."""
+    assert run(sphere_problem(norm, 1.0, most + 0.01), mode).verdict is Verdict.UNSAT
+    assert run(sphere_problem(norm, 1.0, most - 0.05), mode, 1.0).verdict is not Verdict.UNSAT
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_ball_beside_the_box(mode: str) -> None:
+    """Nothing is in both, so anything is impossible; certainly nothing is found."""
+    domain = Domain(np.zeros(2), np.ones(2), ball=Ball(np.full(2, 9.0), 1.0, 2.0))
+    problem = Problem(plus_minus(), domain, (make_rows([({2: -1.0}, 0.0)]),))
+    assert run(problem, mode, 1.0).verdict is not Verdict.SAT
+
+
+def smooth_graph(seed: int) -> Graph:
+    rng = np.random.default_rng(seed)
+    builder = GraphBuilder(3)
+    first = builder.add(Dense(5, rng.normal(size=5), rng.normal(size=(5, 3))), 0)
+    gate = builder.add(Elementwise(5, ("sigmoid", "tanh", "sin", "erf")[seed % 4]), first)
+    mixed = builder.add(Product(5), gate, builder.add(Relu(5), first))
+    return builder.finish(builder.add(Dense(1, np.zeros(1), rng.normal(size=(1, 5))), mixed))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_smooth_networks(mode: str) -> None:
+    """Products, gates and waves: proved below what sampling finds, never above it."""
+    for seed in range(4):
+        graph = smooth_graph(seed)
+        domain = Domain(-np.full(3, 0.3), np.full(3, 0.3))
+        least = float(evaluate(graph, sample(domain, 300))[graph.output].min())
+        for rhs, wrong in ((least + 1e-6, Verdict.UNSAT), (least - 1.0, Verdict.SAT)):
+            problem = Problem(graph, domain, (make_rows([({3: 1.0}, rhs)]),))
+            assert run(problem, mode, 1.0).verdict is not wrong
+
+
+def test_infeasible_input_rows() -> None:
+    cut = make_rows([({0: 1.0, 1: 1.0}, -0.5)])
+    problem = Problem(plus_minus(), Domain(np.zeros(2), np.ones(2), cut), (make_rows([({2: -1.0}, 0.0)]),))
+    for mode in ("auto", "input", "neuron"):
+        assert run(problem, mode).verdict is Verdict.UNSAT
+    empty = replace(problem, disjuncts=(make_rows([]),))
+    assert run(empty, "input").verdict is Verdict.UNSAT
+
+
+def test_conditions_without_rows_or_disjuncts() -> None:
+    square = Domain(np.zeros(2), np.ones(2))
+    assert run(Problem(plus_minus(), square, ())).verdict is Verdict.UNSAT
+    assert run(Problem(plus_minus(), square, (make_rows([]),))).verdict is Verdict.SAT
+    never = Problem(plus_minus(), square, (make_rows([]),))
+    assert run(never, check=lambda _: False).verdict is Verdict.UNKNOWN
+
+
+def test_refuses_endless_boxes() -> None:
+    endless = Domain(np.full(2, -np.inf), np.ones(2))
+    problem = Problem(plus_minus(), endless, (make_rows([({2: 1.0}, 0.0)]),))
+    assert Crown().refuses(problem)
+    assert Crown().refuses(problem.with_domain(replace(endless, ball=Ball(np.zeros(2), 1.0, 2.0)))) is None
+
+
+def test_shared_evidence_holds() -> None:
+    """Bounds and refuted sets that the search leaves behind are true."""
+    for seed in range(24):
+        made = near_boundary(seed)
+        if made.margin is None:
+            continue
+        evidence = Evidence()
+        mode = MODES[seed % 4]
+        context = Context(Budget(2.0), evidence, check=checker(made.problem))
+        Crown(CrownOptions(split=mode)).run(made.problem, context)  # type: ignore[arg-type]
+        assert not (evidence.refuted and made.expected is Verdict.SAT)
+        points = sample(made.problem.domain, 60)
+        values = evaluate(made.problem.graph, points)
+        for bounds in evidence.bounds:
+            for node in bounds.lower:
+                assert (values[node] >= bounds.lower[node] - 1e-12).all()
+                assert (values[node] <= bounds.upper[node] + 1e-12).all()
