@@ -76,7 +76,8 @@ class Region:
         unit = torch.finfo(rows.dtype).eps / 2
         error = 1.05 * (rows.shape[2] + extra) * unit
         if balls.norm == 2:  # squares may underflow, each by no more than the smallest normal number
-            dual = rows.norm(dim=2) + math.sqrt(rows.shape[2] * torch.finfo(rows.dtype).tiny)
+            lost = math.sqrt(rows.shape[2] * torch.finfo(rows.dtype).tiny)
+            dual = torch.linalg.vector_norm(rows, dim=2) + lost
         else:
             dual = rows.abs().amax(2)
         size = dot(rows.abs(), balls.centre.abs())

@@ -41,7 +41,7 @@ def point(*values: float) -> Domain:
 
 def fading(count: int) -> np.ndarray:
     """1 and then many numbers that float32 loses when they are added to it one by one."""
-    return np.r_[1.0, np.full(count - 1, LOST)]
+    return np.concatenate([[1.0], np.full(count - 1, LOST)])
 
 
 @pytest.mark.parametrize("sparse", [False, True])
