@@ -20,7 +20,7 @@ from verifolio.plugins.crown.sweep import Effort, sweep
 from verifolio.problem import Problem, dense_rows
 
 try:  # compiled where a C compiler was at hand when the package was built
-    from verifolio.plugins.crown import _boxes
+    from verifolio.plugins.crown import _boxes as _boxes
 except ImportError:
     _boxes = None  # type: ignore[assignment]
 

@@ -77,7 +77,7 @@ class Region:
         error = 1.05 * (rows.shape[2] + extra) * unit
         if balls.norm == 2:  # squares may underflow, each by no more than the smallest normal number
             lost = math.sqrt(rows.shape[2] * torch.finfo(rows.dtype).tiny)
-            dual = torch.linalg.vector_norm(rows, dim=2) + lost
+            dual: Tensor = torch.linalg.vector_norm(rows, dim=2) + lost
         else:
             dual = rows.abs().amax(2)
         size = dot(rows.abs(), balls.centre.abs())
