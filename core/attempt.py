@@ -217,6 +217,7 @@ class Trial:
             check=lambda x: self.check(plan, x),
             report=lambda text: self.link.send(Note(text)),
             device=task.device,
+            query=None if plan.steps else self.query,
         )
 
     def _conclude(self, verifier: Verifier, outcomes: list[Outcome], expected: int) -> Report:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,9 @@ from verifolio.bounder import Bounders
 from verifolio.budget import Budget
 from verifolio.evidence import Evidence
 from verifolio.problem import Ball, Problem
+
+if TYPE_CHECKING:
+    from verifolio.query import Query
 
 Array = NDArray[np.float64]
 
@@ -33,7 +36,8 @@ class Context:
     """What core hands to a verifier besides the problem.
 
     `check(x)` replays a point on the original files and says whether it is a valid counterexample: a search
-    should go on when it is not. `report(text)` shows progress.
+    should go on when it is not. `report(text)` shows progress. `query` is what the user asked, for tools that
+    read files; it is missing where the problem is a rewritten one.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -43,6 +47,7 @@ class Context:
     check: Callable[[Array], bool] = _accept_nothing
     report: Callable[[str], None] = lambda _: None
     device: str = "cpu"
+    query: Query | None = None
 
 
 class Verifier(ABC):

@@ -1,0 +1,1 @@
+"""Descriptions of well-known verifiers, as data files."""

@@ -1,0 +1,58 @@
+"""The verifier `marabou`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import ClassVar, Literal
+
+from verifolio.answer import Outcome
+from verifolio.audit import audited
+from verifolio.problem import Problem, finite
+from verifolio.verifier import Context, Verifier
+
+
+@dataclass(frozen=True)
+class MarabouOptions:
+    """Options of `marabou`.
+
+    unsat: Marabou decides in floating point; `untrusted` only reports its proofs.
+    audit_seconds: how long an attack tries to refute a proof before it is believed.
+    split: which ReLU to branch on. tighten: how bounds are tightened during the search.
+    max_neurons: larger networks are refused, because the tableau grows with them.
+    """
+
+    unsat: Literal["trusted", "untrusted"] = "trusted"
+    audit_seconds: float = 0.5
+    split: Literal["auto", "earliest-relu", "polarity", "largest-interval"] = "auto"
+    tighten: Literal["deeppoly", "sbt", "none"] = "deeppoly"
+    max_neurons: int = 10_000
+
+
+class Marabou(Verifier):
+    """Complete up to floating-point tolerances for ReLU networks on boxes with linear rows."""
+
+    name: ClassVar[str] = "marabou"
+    can_prove = True
+    can_falsify = True
+    Options = MarabouOptions
+    options: MarabouOptions
+
+    @classmethod
+    def available(cls) -> str | None:
+        return None if find_spec("maraboupy") else "maraboupy is not installed; pip install maraboupy"
+
+    def refuses(self, problem: Problem) -> str | None:
+        if not problem.graph.piecewise_linear:
+            smooth = sorted(o for o in problem.graph.operators if o.islower() or o == "Product")
+            return f"not piecewise linear: {', '.join(smooth)}"
+        if problem.domain.ball is not None:
+            return "a ball is not linear here"
+        if problem.graph.neurons > self.options.max_neurons:
+            return f"{problem.graph.neurons} neurons, more than max_neurons = {self.options.max_neurons}"
+        return None if finite(problem.domain) else "an input has no finite bounds"
+
+    def run(self, problem: Problem, context: Context) -> Outcome:
+        from .decide import decide
+
+        return audited(decide(problem, context, self.options), problem, context, self.options.audit_seconds)
