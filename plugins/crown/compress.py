@@ -43,12 +43,17 @@ class _Rows:
 
 
 def compress(
-    graph: Graph, region: Region, interval: dict[int, Interval], rows: Tensor, direct: Tensor
+    graph: Graph,
+    region: Region,
+    interval: dict[int, Interval],
+    rows: Tensor,
+    direct: Tensor,
+    rhs: Tensor | None = None,
 ) -> Compressed:
     """`interval` holds the bounds of every ReLU's input.
 
     The small graph's outputs are `rows` (count, outputs) applied to the graph's, plus `direct` (count, inputs)
-    applied to x.
+    applied to x, minus `rhs` (count).
     """
     program = Program(graph, Space(torch.float64, str(region.lower.device)))
     state = _linear_state(program, region, interval)
@@ -65,6 +70,8 @@ def compress(
     last = [j for j in graph.relus if len(kept[j])]
     forms[graph.output + 1] = _forms(program, state, graph.output, rows.double(), last, kept)
     _add_direct(forms[graph.output + 1], direct.double().cpu().numpy(), region)
+    if rhs is not None:
+        _subtract(forms[graph.output + 1], rhs.double().cpu().numpy())
     small = _assemble(graph, forms, kept)
     known: dict[int, Interval] = {}
     for node, i in zip((p for n in small.relus for p in small.nodes[n].parents), last, strict=True):
@@ -79,6 +86,13 @@ def _add_direct(goal: _Rows, direct: np.ndarray, region: Region) -> None:
     total = np.concatenate(goal.on_input) + direct
     goal.error.append(np.concatenate(goal.error) + 2.0**-52 * (np.abs(total) @ size))
     goal.on_input, goal.error = [total], goal.error[-1:]
+
+
+def _subtract(goal: _Rows, rhs: np.ndarray) -> None:
+    """Take the right-hand sides off the goal's constants; the difference rounds once."""
+    shifted = np.concatenate(goal.bias) - rhs
+    goal.error = [np.concatenate(goal.error) + 2.0**-52 * np.abs(shifted)]
+    goal.bias = [shifted]
 
 
 def _linear_state(program: Program, region: Region, interval: dict[int, Interval]) -> State:

@@ -75,7 +75,8 @@ class LeafSolver:
             return False
         duals = -np.asarray(found.ineqlin.marginals)
         size = self.root.goal.rhs.shape[1]
-        span = float(self.root.goal.rhs.abs().max()) + 1.0
+        low_rows, high_rows = self.root.state.interval[self.graph.output]
+        span = 1.0 + float(torch.maximum(low_rows.abs(), high_rows.abs()).max())
         # large multipliers outweigh whatever the output rows contribute
         return self._proves(leaf, signs, np.full(size, 1.0 / size), duals * (1e3 * span / found.fun))
 
@@ -115,7 +116,7 @@ class LeafSolver:
     ) -> tuple[tuple[Array, Array], tuple[Array, Array], Array]:
         """Affine forms over x: -sign z of every fixed neuron, the goal's rows; and the right-hand sides."""
         forms = affine_forms(self.graph, signs, self.root.state)
-        weights, offsets = [], []
+        weights, offsets = [np.zeros((0, self.graph.input_size))], [np.zeros(0)]
         for p, sign in signs.items():
             j = np.flatnonzero(sign)
             weights.append(-sign[j, None] * forms[p][0][j])

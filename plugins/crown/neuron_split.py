@@ -65,7 +65,8 @@ class NeuronSplit:
             return Outcome.found(point, stats=self._stats())
         if not len(items):
             return self._proved("optimised bounds")
-        if self.options.split == "none" or not self.relu_inputs:
+        # without unstable neurons the small graph is affine: a leaf, which float64 decides
+        if self.options.split == "none" or not (self.relu_inputs or self.goal.mixable):
             return self._give_up("bounds alone do not decide", items)
         self.stack.append(items)
         while self.stack and not self.context.budget.expired():

@@ -69,7 +69,7 @@ def bound_root(problem: Problem, space: Space, steps: int, elements: int, budget
 
 
 def shrink(problem: Problem, root: Root) -> Root:
-    """The same root on the graph without its stable neurons; the goal's rows become its outputs."""
+    """The same root on the graph without its stable neurons, whose outputs are the goal's rows minus `rhs`."""
     space = root.program.space
     # in float64: the small graph is as exact as its rows are
     goal = make_goal(Space(torch.float64, str(space.device)), problem).pick(root.disjuncts)
@@ -79,12 +79,13 @@ def shrink(problem: Problem, root: Root) -> Root:
     if inputs is not None:
         direct = inputs.reshape(count * height, -1)
     known = {p: root.state.interval[p] for p in root.program.before}
-    small = compress(problem.graph, root.state.region, known, goal.rows.reshape(-1, outputs), direct)
+    wanted, rhs = goal.rows.reshape(-1, outputs), goal.rhs.reshape(-1)
+    small = compress(problem.graph, root.state.region, known, wanted, direct, rhs)
     program = Program(small.graph, space)
     state = sweep(program, root.state.region, Effort(tighten=False), known=small.known)
     rows = torch.eye(count * height, dtype=space.dtype, device=space.device).reshape(count, height, -1)
-    rhs = space.up(goal.rhs.cpu().numpy())
-    return Root(program, state, Goal(rows, None, rhs, mixable=True), root.disjuncts, root.bounds)
+    zero = rows.new_zeros(count, height)
+    return Root(program, state, Goal(rows, None, zero, mixable=True), root.disjuncts, root.bounds)
 
 
 def as_bounds(problem: Problem, known: dict[int, Interval]) -> Bounds:
