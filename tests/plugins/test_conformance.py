@@ -71,7 +71,11 @@ class RadiusKit(EstimatorConformance):
         assert result.lower <= self.truth <= result.upper
 
     def essence(self, result: Critical) -> object:
-        return result.lower, result.upper, result.status  # how many queries it took depends on who answers first
+        return (
+            result.lower,
+            result.upper,
+            result.status,
+        )  # how many queries it took depends on who answers first
 
 
 class TestBracketEstimator(RadiusKit):
