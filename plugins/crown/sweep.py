@@ -24,7 +24,7 @@ class Effort:
 
     tighten: bool = True
     steps: int = 0
-    elements: int = 1 << 25
+    elements: int = 1 << 22  # larger temporaries leave the caches
 
 
 PLAIN = Effort()
