@@ -90,7 +90,7 @@ class _Call:
 
     def run(self, problem: Problem) -> Outcome:
         started = time.monotonic()
-        code = 0
+        code: int | None = 0
         for command in self._commands():
             code = self._execute(command)
             if code is None:
