@@ -1,0 +1,201 @@
+"""How fast bounds come: images per second of one CROWN call, boxes per second of the compiled kernel.
+
+    python benchmarks/throughput.py [--network FILE.onnx] [--boxes FILE.onnx] [--images 100] [--most 1000000]
+
+Without files, random networks of the same shapes are used: 784-256x6-10 for images, 5-50x6-5 for boxes. Where
+auto_LiRPA is installed, it bounds the same images beside it, one by one.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from verifolio.graph import Dense, Graph, GraphBuilder, Relu
+from verifolio.graph.module import GraphModule
+from verifolio.network import Network
+from verifolio.plugins.crown import boxes
+from verifolio.plugins.crown.blocks import Kernel
+from verifolio.plugins.crown.bounder import CrownBounder
+from verifolio.plugins.crown.boxes import Batch, KernelEngine
+from verifolio.problem import Domain, Problem
+from verifolio.vnnlib import make_rows
+
+RADIUS = 0.01
+BATCH = 2048  # as the search does
+PATIENCE = 180.0  # seconds for one count of boxes
+
+
+def dense_graph(sizes: list[int], seed: int = 0) -> Graph:
+    """A random ReLU network."""
+    rng = np.random.default_rng(seed)
+    builder = GraphBuilder(sizes[0])
+    node = 0
+    for k in range(1, len(sizes)):
+        weight = rng.normal(size=(sizes[k], sizes[k - 1])) * np.sqrt(2.0 / sizes[k - 1])
+        node = builder.add(Dense(sizes[k], rng.normal(size=sizes[k]) * 0.05, weight), node)
+        if k + 1 < len(sizes):
+            node = builder.add(Relu(sizes[k]), node)
+    return builder.finish(node)
+
+
+def product_rate(dtype: torch.dtype, size: int = 1024) -> float:
+    """Floating-point operations per second of this machine's matrix product, on as many threads as torch has."""
+    a = torch.rand(size, size, dtype=dtype)
+    a @ a
+    best = min(clock(lambda: a @ a) for _ in range(5))
+    return 2.0 * size**3 / best
+
+
+def clock(work: Callable[[], object]) -> float:
+    begin = time.perf_counter()
+    work()
+    return time.perf_counter() - begin
+
+
+def image_problems(graph: Graph, count: int) -> list[Problem]:
+    """Robustness of random grey images: nine margins of the predicted class each."""
+    n, m = graph.input_size, graph.output_size
+    images = np.random.default_rng(1).random((count, n)) ** 4
+    with torch.no_grad():
+        labels = GraphModule(graph, torch.float64)(torch.as_tensor(images)).argmax(1).tolist()
+    found = []
+    for image, label in zip(images, labels, strict=True):
+        rows = make_rows([({n + label: 1.0, n + k: -1.0}, 0.0) for k in range(m) if k != label])
+        found.append(
+            Problem(graph, Domain(np.maximum(image - RADIUS, 0), np.minimum(image + RADIUS, 1)), (rows,))
+        )
+    return found
+
+
+def bound_images(graph: Graph, count: int) -> None:
+    problems = image_problems(graph, count)
+    bounder = CrownBounder()
+    bounder.bound(problems[:2])
+    together = clock(lambda: bounder.bound(problems))
+    few = problems[: max(1, count // 10)]
+    single = clock(lambda: [bounder.bound([p]) for p in few]) / len(few)
+    print(f"images: {count} with {problems[0].row_count} margins each, {graph.neurons} neurons, float64")
+    print(f"  one call        {count / together:9.1f} images/s")
+    print(f"  image by image  {1 / single:9.1f} images/s   ratio {single * count / together:.1f}")
+    theirs = _auto_lirpa(graph, few)
+    if theirs is None:
+        print("  auto_LiRPA      skipped: not installed here")
+    else:
+        print(f"  auto_LiRPA      {1 / theirs:9.1f} images/s   ratio {theirs * count / together:.1f}")
+
+
+def _auto_lirpa(graph: Graph, problems: list[Problem]) -> float | None:
+    """Seconds per image of auto_LiRPA's CROWN on the same network, or None where it is not installed."""
+    if find_spec("auto_LiRPA") is None:
+        return None
+    from auto_LiRPA import BoundedModule, BoundedTensor, PerturbationLpNorm
+
+    modules: list[torch.nn.Module] = []
+    for node in graph.nodes[1:]:
+        if isinstance(node.op, Dense):
+            layer = torch.nn.Linear(node.op.weight.shape[1], node.op.size).double()
+            layer.weight.data, layer.bias.data = (
+                torch.as_tensor(node.op.weight),
+                torch.as_tensor(node.op.bias),
+            )
+            modules.append(layer)
+        elif isinstance(node.op, Relu):
+            modules.append(torch.nn.ReLU())
+        else:
+            return None
+    model = BoundedModule(
+        torch.nn.Sequential(*modules), torch.zeros(1, graph.input_size, dtype=torch.float64)
+    )
+
+    def one(problem: Problem) -> None:
+        low, high = (torch.as_tensor(v)[None] for v in (problem.domain.lower, problem.domain.upper))
+        rows = torch.zeros(1, problem.row_count, graph.output_size, dtype=torch.float64)
+        for d in problem.disjuncts:
+            rows[0, d.row, d.column - graph.input_size] = torch.as_tensor(d.coefficient)
+        x = BoundedTensor((low + high) / 2, PerturbationLpNorm(norm=np.inf, x_L=low, x_U=high))
+        with torch.no_grad():
+            model.compute_bounds(x=(x,), C=rows, method="CROWN", bound_upper=False)
+
+    def every() -> None:
+        for problem in problems:
+            one(problem)
+
+    one(problems[0])
+    return clock(every) / len(problems)
+
+
+def operations(kernel: Kernel, phase: np.ndarray) -> float:
+    """Multiplications and additions of backward passes, estimated from the phases that were found."""
+    passes = work = total = 0.0
+    start = 0
+    for k, size in enumerate(kernel.size):
+        columns = phase[:, start : start + size]
+        last = k + 1 == len(kernel.size)
+        passes = float(size) * len(phase) if last else float((2 - (columns > 0)).sum())
+        total += passes * work
+        if not last:
+            live = float((columns >= 0).sum()) / len(phase)
+            work += 2.0 * live * float(kernel.last[k] - kernel.first[k])
+        start += size
+    return total
+
+
+def bound_boxes(graph: Graph, most: int, rate: float) -> None:
+    if getattr(boxes, "_boxes", None) is None:
+        print("boxes: skipped, the compiled kernel was not built here")
+        return
+    n = graph.input_size
+    domain = Domain(-np.full(n, 0.5), np.full(n, 0.5))
+    rows = make_rows([({n: 1.0, n + k: -1.0}, 0.0) for k in range(1, graph.output_size)])
+    engine = KernelEngine(Problem(graph, domain, (rows,)), 1)
+    print(f"boxes: {n} inputs, {engine.neurons} neurons, one thread, batches of {BATCH}")
+    rates, seconds = [], 0.0
+    count = 1000
+    while count <= most and seconds * 10 < PATIENCE:
+        seconds, work = _boxes_seconds(engine, domain, count)
+        rates.append(count / seconds)
+        share = work / seconds / rate
+        print(f"  {count:>9,} boxes  {rates[-1]:9.0f} boxes/s   {share:6.1%} of the matrix product's rate")
+        count *= 10
+    print(f"  slowest / fastest count: {min(rates) / max(rates):.2f}")
+
+
+def _boxes_seconds(engine: KernelEngine, domain: Domain, count: int) -> tuple[float, float]:
+    rng = np.random.default_rng(0)
+    seconds = work = 0.0
+    for start in range(0, count, BATCH):
+        size = min(BATCH, count - start)
+        centre = rng.uniform(domain.lower, domain.upper, (size, domain.size))
+        low, high = np.maximum(centre - 0.02, domain.lower), np.minimum(centre + 0.02, domain.upper)
+        batch = Batch(low, high, np.zeros((size, engine.neurons), np.int8))
+        begin = time.perf_counter()
+        engine.bound(batch)
+        seconds += time.perf_counter() - begin
+        work += operations(engine.kernel, batch.phase)
+    return seconds, work
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--network", type=Path, help="an ONNX classifier of images in [0, 1]")
+    parser.add_argument("--boxes", type=Path, help="an ONNX network with few inputs")
+    parser.add_argument("--images", type=int, default=100)
+    parser.add_argument("--most", type=int, default=1_000_000)
+    options = parser.parse_args()
+    images = Network.load(options.network).graph if options.network else dense_graph([784, *[256] * 6, 10])
+    small = Network.load(options.boxes).graph if options.boxes else dense_graph([5, *[50] * 6, 5])
+    rate = product_rate(torch.float64)
+    print(f"matrix product, float64: {rate / 1e9:.1f} Gflop/s on {torch.get_num_threads()} threads")
+    bound_images(images, options.images)
+    bound_boxes(small, options.most, rate)
+
+
+if __name__ == "__main__":
+    main()
