@@ -50,6 +50,10 @@ class EstimatorConformance:
         """What two runs must agree on; override it where effort or the order of answers may differ."""
         return describe(result)
 
+    def facts(self, result: Any) -> object:
+        """What must be the same in two runs; how many queries a parallel search asked, say, need not."""
+        return describe(result)
+
     def test_declares_itself(self) -> None:
         made = type(self).make()
         require(isinstance(made.name, str) and made.name != "", "name: expected a word")

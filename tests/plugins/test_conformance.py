@@ -70,6 +70,9 @@ class RadiusKit(EstimatorConformance):
         assert result.upper is not None
         assert result.lower <= self.truth <= result.upper
 
+    def facts(self, result: Critical) -> object:
+        return result.lower, result.upper, result.status
+
     def essence(self, result: Critical) -> object:
         return (
             result.lower,
