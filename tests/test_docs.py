@@ -154,3 +154,12 @@ def test_every_page_is_in_the_index() -> None:
         p.name for p in (ROOT / "docs").glob("*.md") if p.name != "README.md" and f"({p.name})" not in index
     ]
     assert not missing
+
+
+def test_the_readme_lists_every_verifier() -> None:
+    """The table of verifiers has everything that the package itself registers."""
+    from verifolio.registry import installed
+
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    ours = [c.name for c in installed().verifiers if c.__module__.startswith("verifolio.plugins.")]
+    assert not [name for name in ours if f"`{name}`" not in text]
