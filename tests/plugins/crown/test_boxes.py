@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import cache
 
 import numpy as np
 import pytest
@@ -25,6 +26,7 @@ needs_kernel = pytest.mark.skipif(boxes._boxes is None, reason="the compiled ker
 DISTANCES = (-1.0, -0.1, -1e-2, -1e-4, 1e-4, 1e-2, 0.1, 1.0)
 
 
+@cache
 def problems(count: int, first: int = 0) -> list[tuple[Problem, float]]:
     """Random problems of every kind with their true margins; disjuncts, conjunctions, input rows, strict rows."""
     found = []
@@ -79,7 +81,7 @@ def holds(problem: Problem, points: np.ndarray) -> np.ndarray:
 
 def test_closed_and_cut_off_parts_are_empty() -> None:
     closed = narrowed = 0
-    for seed, (problem, _) in enumerate(problems(40)):
+    for seed, (problem, _) in enumerate(problems(24)):
         for engine in engines(problem):
             rng = np.random.default_rng(seed)
             batch = random_boxes(rng, problem, 24, engine.neurons)
@@ -99,8 +101,8 @@ def test_closed_and_cut_off_parts_are_empty() -> None:
                     assert (batch.lower[k] <= batch.upper[k]).all()
             closed += int(found.closed.sum())
             narrowed += int(((batch.lower > before.lower) | (batch.upper < before.upper)).any(axis=1).sum())
-    assert closed > 50
-    assert narrowed > 20 or boxes._boxes is None
+    assert closed > 30
+    assert narrowed > 10 or boxes._boxes is None
 
 
 @needs_kernel
@@ -127,7 +129,7 @@ def search(problem: Problem, engine: BoxEngine, seconds: float = 3.0) -> Verdict
 
 @needs_kernel
 def test_engines_agree_with_the_truth_and_each_other() -> None:
-    cases = problems(32, first=100)
+    cases = problems(24, first=100)
     decided = np.zeros(2)
     for problem, margin in cases:
         verdicts = [search(problem, e, 1.0) for e in engines(problem)]

@@ -22,7 +22,7 @@ from verifolio.testing.trial import sample
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("radius", [0.01, 0.3, 3.0])
 def test_equals_the_large_graph(kind: str, radius: float, dtype: torch.dtype) -> None:
-    for seed in range(4):
+    for seed in range(2):
         rng = np.random.default_rng(seed)
         graph = random_graph(rng, Shape(kind, inputs=6, width=8, depth=3, outputs=3))  # type: ignore[arg-type]
         centre = rng.normal(size=6)
