@@ -1,4 +1,4 @@
-"""Bounds hold where rounding is made as bad as it gets: an analysis that forgets one of these sums is above the truth here."""
+"""Bounds hold where rounding is as bad as it gets: an analysis that forgets one of these sums fails here."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_biases_of_smooth_functions_are_charged(batch: int) -> None:
 
 
 def test_biases_of_products_are_charged() -> None:
-    n = 1 << 15
+    n = 1 << 16
     builder = GraphBuilder(1)
     a = builder.add(Dense(n, np.ones(n), np.zeros((n, 1))), 0)
     b = builder.add(Dense(n, np.ones(n), np.zeros((n, 1))), 0)
