@@ -16,7 +16,7 @@ VARIABLE = "VERIFOLIO_TOOLS"
 MAX_BYTES = 100_000
 KEYS = (
     *("name", "path", "command", "scripts", "environment", "answer", "verdicts", "refuses", "max_inputs"),
-    *("unsat", "audit_seconds", "grace", "about"),
+    *("unsat", "audit_seconds", "grace", "about", "prepare"),
 )
 # the first line of a results file of VNN-COMP, or a line of its own on standard output
 VERDICTS = {
@@ -31,9 +31,10 @@ class Description:
     """An external tool.
 
     `command` is a list of arguments in which {onnx}, {vnnlib}, {results}, {timeout}, {folder}, {path} and
-    {cores} stand for values; `scripts` instead names a folder with VNN-COMP's prepare_instance.sh and
-    run_instance.sh. `answer` is where the verdict stands: `results`, the file, or `output`. A verdict is read
-    by regular expressions. With `unsat: untrusted` a claimed proof is only reported.
+    {cores} stand for values; `scripts` instead names a folder with VNN-COMP's run_instance.sh. Its
+    prepare_instance.sh runs only where `prepare` says so: many of them kill every Python there is. `answer` is
+    where the verdict stands: `results`, the file, or `output`. A verdict is read by regular expressions. With
+    `unsat: untrusted` a claimed proof is only reported.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Description:
     audit_seconds: float = 1.0
     grace: float = 2.0
     about: str = ""
+    prepare: bool = False
 
     def program(self) -> Path:
         """The file that must be there and executable."""
@@ -127,6 +129,10 @@ def _checked(key: str, value: Any, where: str) -> Any:
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
             raise InputError(where, "a number", repr(value))
         return int(value) if key == "max_inputs" else float(value)
+    if key == "prepare":
+        if not isinstance(value, bool):
+            raise InputError(where, "true or false", repr(value))
+        return value
     choices = {"answer": ("results", "output"), "unsat": ("trusted", "untrusted")}
     if key in choices and value not in choices[key]:
         raise InputError(where, " or ".join(choices[key]), repr(value))

@@ -107,9 +107,8 @@ class _Call:
             return [[str(about.expanded(about.command[0])), *filled[1:], *more]]
         place, files = about.expanded(about.scripts), [given["onnx"], given["vnnlib"]]
         first = ["v1", self.tool.options.category, *files]
-        prepare = place / "prepare_instance.sh"
         run = [str(place / "run_instance.sh"), *first, given["results"], given["timeout"], *more]
-        return ([[str(prepare), *first]] if prepare.is_file() else []) + [run]
+        return [*([[str(place / "prepare_instance.sh"), *first]] if about.prepare else []), run]
 
     def _execute(self, command: Sequence[str]) -> int | None:
         """The exit code, or None if time was up; then, and in any case, nothing of the tool is left."""

@@ -194,9 +194,12 @@ def test_scripts_of_the_competition(
     script(tmp_path, "open(os.path.join(os.getcwd(), 'prepared'), 'w')", "prepare_instance.sh")
     body = "given = sys.argv\nready = os.path.exists('prepared') and given[1] == 'v1' and len(given) == 7\n"
     script(tmp_path, body + "open(given[5], 'w').write('unsat' if ready else 'error')", "run_instance.sh")
-    tool = parse_description({"name": "pair", "scripts": str(tmp_path), "unsat": "trusted"}, "here")
+    data = {"name": "pair", "scripts": str(tmp_path), "unsat": "trusted"}
+    tool = parse_description(data | {"prepare": True}, "here")
     assert tool.missing() is None
     assert ask(inline, network, tool, monkeypatch, 2.5).verdict is Verdict.UNSAT
+    careful = parse_description(data, "here")  # prepare scripts may kill every Python of the machine
+    assert ask(inline, network, careful, monkeypatch, 2.5).verdict is Verdict.UNKNOWN
 
 
 def test_the_files_are_what_was_asked(
