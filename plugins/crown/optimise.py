@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from verifolio.budget import Budget
+from verifolio.plugins.crown.adam import Adam
 from verifolio.plugins.crown.program import Program, State
 
 AVERAGE = 0.2  # weight of the newest point in the running average
@@ -168,15 +169,13 @@ def optimise(
     beta = {p: b.clone().requires_grad_() for p, b in dual.beta.items() if p in signs}
     mix = None if dual.mix is None else dual.mix.clone().requires_grad_()
     current = Dual(alpha, beta, mix)
-    groups = [
-        {"params": list(alpha.values()), "lr": schedule.alpha_rate},
-        {"params": list(beta.values()), "lr": schedule.beta_rate},
-        {"params": [] if mix is None else [mix], "lr": schedule.mix_rate},
-    ]
-    groups = [g for g in groups if g["params"]]
-    if not groups:  # nothing is relaxed: the bound is exact up to rounding
+    if not (alpha or beta or mix is not None):  # nothing is relaxed: the bound is exact up to rounding
         return evaluate(program, state, goal, signs, Dual())
-    adam = torch.optim.Adam(groups, betas=(0.7, 0.95))
+    adam = Adam(
+        (alpha.values(), schedule.alpha_rate),
+        (beta.values(), schedule.beta_rate),
+        ([] if mix is None else [mix], schedule.mix_rate),
+    )
     best: Tensor | None = None
     relaxed = RelaxedPoint(program, goal.rows.shape[0])
     for step in range(schedule.iterations):
@@ -192,9 +191,7 @@ def optimise(
         relaxed.add(state, result.captured, margin.nan_to_num(nan=-torch.inf).argmax(1), AVERAGE)
         if step + 1 == schedule.iterations:
             break
-        adam.step()
-        for group in adam.param_groups:
-            group["lr"] *= schedule.decay
+        adam.step(schedule.decay**step)
         with torch.no_grad():
             for a in alpha.values():
                 a.clamp_(0, 1)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from verifolio.budget import Budget
+from verifolio.plugins.crown.adam import Adam
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.region import Region
 from verifolio.plugins.crown.relax.base import Interval
@@ -102,7 +103,7 @@ def ascend(
             alpha[i] = first[:, None].repeat(1, rows.shape[1], 1).requires_grad_()
     if not alpha or not steps:
         return program.lower(state, node, rows)
-    adam = torch.optim.Adam(alpha.values(), lr=rate, betas=(0.7, 0.95))
+    adam = Adam((alpha.values(), rate))
     best: Tensor | None = None
     for step in range(steps + 1):
         with torch.enable_grad():
