@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
@@ -97,6 +98,15 @@ class Portfolio:
         return _width(self.root)
 
 
+def allot(stages: Sequence[Stage], left: float, total: float) -> float:
+    """Seconds for the first of these stages: its own limit, or an equal part of what the limited ones leave."""
+    limits = [s.limit(total) if isinstance(s, Member) else None for s in stages]
+    if limits[0] is not None:
+        return min(left, limits[0])
+    reserved = sum(limit for limit in limits if limit is not None and math.isfinite(limit))
+    return max(left - reserved, left / len(limits)) / limits.count(None) if math.isfinite(left) else left
+
+
 def _members(stage: Stage) -> Iterator[Member]:
     if isinstance(stage, Member):
         yield stage
@@ -130,6 +140,14 @@ def choose(query: Query | None = None, cores: int = 1) -> Portfolio:
     return built_in(DEFAULT_RACE)
 
 
+def conditions() -> tuple[tuple[str, Portfolio], ...]:
+    """Everything `choose` may give, each with its condition in words."""
+    return (
+        (f"on one core, or with at most {FEW_INPUTS} free inputs", built_in(DEFAULT)),
+        (f"on more cores, with more than {FEW_INPUTS} free inputs", built_in(DEFAULT_RACE)),
+    )
+
+
 def free_inputs(query: Query) -> int:
     """The most inputs that can vary in any case of the query."""
     cases = query.specification.cases
@@ -146,5 +164,5 @@ def built_in(name: str) -> Portfolio:
 
 def default_key() -> str:
     """A hash of everything `choose` may give."""
-    keys = [built_in(name).key for name in (DEFAULT, DEFAULT_RACE)]
+    keys = [portfolio.key for _, portfolio in conditions()]
     return hashlib.sha256("".join(keys).encode()).hexdigest()

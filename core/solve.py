@@ -25,7 +25,7 @@ from verifolio.attempt import (
 from verifolio.errors import UnknownPlugin, VerifolioError
 from verifolio.evidence import Evidence
 from verifolio.executor import Executor, Handle
-from verifolio.portfolio import Member, Portfolio, Race, Series, Stage
+from verifolio.portfolio import Member, Portfolio, Race, Series, Stage, allot
 from verifolio.query import Query
 from verifolio.referee import in_ball
 from verifolio.run import End, Job, Limits, Link, Result
@@ -172,14 +172,9 @@ class Walk:
         return False
 
     def _allot(self, stage: Stage, left: float, rest: Sequence[Stage]) -> float:
-        """A member's own limit, or an equal part of what the limited members after it leave."""
-        total = self.settings.timeout
-        rest = [stage, *(s for s in rest[1:] if self._willing(s))]
-        limits = [s.limit(total) if isinstance(s, Member) else None for s in rest]
-        if limits[0] is not None:
-            return min(left, limits[0])
-        reserved = sum(limit for limit in limits if limit is not None and math.isfinite(limit))
-        return max(left - reserved, left / len(rest)) / limits.count(None) if math.isfinite(left) else left
+        """No time is kept for those after `stage` who refuse."""
+        willing = [stage, *(s for s in rest[1:] if self._willing(s))]
+        return allot(willing, left, self.settings.timeout)
 
     def _race(self, race: Race, seconds: float, token: Token, cores: int) -> bool:
         """Side by side on shared cores; with more branches than cores, in turns of equal time."""

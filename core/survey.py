@@ -33,7 +33,12 @@ Opinion = str | Missing | None
 
 
 def run_survey(task: SurveyTask, link: Link) -> list[Opinion] | VerifolioError:
-    """The function a worker calls: for each member why it refuses, that it is missing, or None."""
+    """The function a worker calls."""
+    return survey(task)
+
+
+def survey(task: SurveyTask) -> list[Opinion] | VerifolioError:
+    """For each member why it refuses, that it is missing, or None."""
     try:
         problems = warm_query(task.query).problems
         return [_ask(m, o, problems) for m, o in zip(task.members, task.optional, strict=True)]

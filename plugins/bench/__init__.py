@@ -1,4 +1,4 @@
-"""Benchmark runs: `verifolio bench` decides a list of instances, survives interruptions, scores and compares."""
+"""Benchmark runs (`verifolio bench`), and portfolios learned from them (`verifolio portfolio`)."""
 
 from __future__ import annotations
 
@@ -13,5 +13,7 @@ if TYPE_CHECKING:
 @hookimpl
 def register_commands(app: typer.Typer) -> None:
     from .command import bench
+    from .portfolio.command import group
 
     app.command("bench")(bench)
+    app.add_typer(group, name="portfolio")
