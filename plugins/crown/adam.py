@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 import torch
 from torch import Tensor
@@ -13,25 +13,28 @@ TINY = 1e-8
 
 
 class Adam:
-    """Descends the gradients of groups of parameters, each group at its own rate."""
+    """Raises parameters along given gradients, each by its own rate."""
 
     def __init__(self, *groups: tuple[Iterable[Tensor], float]) -> None:
-        self.parameters = [(p, rate) for tensors, rate in groups for p in tensors]
-        self.means = [torch.zeros_like(p) for p, _ in self.parameters]
-        self.squares = [torch.zeros_like(p) for p, _ in self.parameters]
+        pairs = [(p, rate) for tensors, rate in groups for p in tensors]
+        self.parameters, self.rates = [p for p, _ in pairs], [rate for _, rate in pairs]
+        self.means = [torch.zeros_like(p) for p in self.parameters]
+        self.squares = [torch.zeros_like(p) for p in self.parameters]
         self.steps = 0
 
-    def zero_grad(self) -> None:
-        for p, _ in self.parameters:
-            p.grad = None
-
     @torch.no_grad()
-    def step(self, scale: float = 1.0) -> None:
-        """One step, at `scale` times the rates."""
+    def step(self, gradients: Sequence[Tensor | None], scale: float = 1.0) -> None:
+        """One step upward, at `scale` times the rates."""
         self.steps += 1
         first, second = 1 - MEAN**self.steps, 1 - SQUARE**self.steps
-        for (p, rate), mean, square in zip(self.parameters, self.means, self.squares, strict=True):
-            if p.grad is not None:
-                mean.lerp_(p.grad, 1 - MEAN)
-                square.mul_(SQUARE).addcmul_(p.grad, p.grad, value=1 - SQUARE)
-                p.addcdiv_(mean, (square / second).sqrt_().add_(TINY), value=-rate * scale / first)
+        every = zip(self.parameters, self.rates, gradients, self.means, self.squares, strict=True)
+        for p, rate, gradient, mean, square in every:
+            if gradient is not None:
+                mean.lerp_(gradient, 1 - MEAN)
+                square.mul_(SQUARE).addcmul_(gradient, gradient, value=1 - SQUARE)
+                p.addcdiv_(mean, (square / second).sqrt_().add_(TINY), value=rate * scale / first)
+
+    def pick(self, index: Tensor) -> None:
+        """Go on with some rows of every parameter."""
+        for held in (self.parameters, self.means, self.squares):
+            held[:] = [t[index] for t in held]

@@ -25,11 +25,26 @@ ROWS_AT_ONCE = 512
 
 
 @dataclass(frozen=True)
+class Stacked:
+    """The inputs of all kept neurons, layer after layer (`sizes`), then the goal's rows: direct x + feed h + bias.
+
+    `error` bounds what computing these rounded.
+    """
+
+    direct: np.ndarray
+    feed: np.ndarray
+    bias: np.ndarray
+    error: np.ndarray
+    sizes: list[int]
+
+
+@dataclass(frozen=True)
 class Compressed:
-    """The small graph (its outputs are the goal's rows) and the intervals known for its nodes."""
+    """The small graph (its outputs are the goal's rows), the intervals known for its nodes, and its matrices."""
 
     graph: Graph
     known: dict[int, Interval]
+    stacked: Stacked
 
 
 @dataclass
@@ -72,12 +87,27 @@ def compress(
     _add_direct(forms[graph.output + 1], direct.double().cpu().numpy(), region)
     if rhs is not None:
         _subtract(forms[graph.output + 1], rhs.double().cpu().numpy())
-    small = _assemble(graph, forms, kept)
+    stacked = _stack(forms, [len(kept[j]) for j in last])
+    small = _assemble(stacked)
     known: dict[int, Interval] = {}
     for node, i in zip((p for n in small.relus for p in small.nodes[n].parents), last, strict=True):
         low, high = interval[program.parents[i][0]]
         known[node] = (low[:1, kept[i]], high[:1, kept[i]])
-    return Compressed(small, known)
+    return Compressed(small, known, stacked)
+
+
+def _stack(forms: dict[int, _Rows], sizes: list[int]) -> Stacked:
+    join = np.concatenate
+    direct, bias, error = (
+        join([join(getattr(f, n)) for f in forms.values()]) for n in ("on_input", "bias", "error")
+    )
+    feed = np.zeros((len(direct), sum(sizes)))
+    start = 0
+    for form in forms.values():
+        part = join(form.on_kept)
+        feed[start : start + len(part), : part.shape[1]] = part
+        start += len(part)
+    return Stacked(direct, feed, bias, error, sizes)
 
 
 def _add_direct(goal: _Rows, direct: np.ndarray, region: Region) -> None:
@@ -136,22 +166,18 @@ def _forms(
     return found
 
 
-def _assemble(graph: Graph, forms: dict[int, _Rows], kept: dict[int, Tensor]) -> Graph:
+def _assemble(stacked: Stacked) -> Graph:
     """x -> one dense node for all direct parts; then layer after layer of kept neurons; then the goal rows."""
-    builder = GraphBuilder(graph.input_size)
-    join = np.concatenate
-    direct = join([join(f.on_input) for f in forms.values()])
-    bias, error = (join([join(getattr(f, n)) for f in forms.values()]) for n in ("bias", "error"))
-    first = builder.add(Dense(len(direct), bias, direct, None, error), 0)
-    start = 0
+    builder = GraphBuilder(stacked.direct.shape[1])
+    direct, feed = stacked.direct, stacked.feed
+    first = builder.add(Dense(len(direct), stacked.bias, direct, None, stacked.error), 0)
     hidden: list[int] = []
-    for form in forms.values():
-        on_kept = join(form.on_kept)
-        size = len(on_kept)
+    start = 0
+    for size in [*stacked.sizes, len(direct) - sum(stacked.sizes)]:
         value = builder.add(Select(size, np.arange(start, start + size, dtype=np.int64)), first)
-        if on_kept.shape[1]:
-            feed = hidden[0] if len(hidden) == 1 else builder.add(Concat(on_kept.shape[1]), *hidden)
-            inner = builder.add(Dense(size, np.zeros(size), on_kept), feed)
+        if start:
+            before = hidden[0] if len(hidden) == 1 else builder.add(Concat(start), *hidden)
+            inner = builder.add(Dense(size, np.zeros(size), feed[start : start + size, :start]), before)
             value = builder.add(Sum(size, (1.0, 1.0)), value, inner)
         start += size
         hidden.append(builder.add(Relu(size), value))

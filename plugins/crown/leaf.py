@@ -39,7 +39,7 @@ class LeafSolver:
 
     def solve(self, leaf: Subproblems) -> tuple[bool, Array | None]:
         """(proved impossible, candidate point) of a single subproblem."""
-        signs = {p: s[0].cpu().numpy() for p, s in leaf.signs.items()}
+        signs = {p: s[0].cpu().numpy() for p, s in self.root.signs(leaf.phase).items()}
         fixed, rows, rhs = self._system(signs, leaf)
         low, high = (t[0].cpu().numpy() for t in (self.region.lower, self.region.upper))
         count = rows[0].shape[0]
@@ -136,7 +136,9 @@ def affine_forms(graph: Graph, signs: Signs, state: State) -> list[tuple[Array, 
         parents = [forms[p] for p in node.parents]
         if isinstance(node.op, Relu):
             p = node.parents[0]
-            active = (signs[p] > 0) | ((signs[p] == 0) & (state.interval[p][0][0].cpu().numpy() >= 0))
+            active = state.interval[p][0][0].cpu().numpy() >= 0
+            if p in signs:
+                active = (signs[p] > 0) | ((signs[p] == 0) & active)
             forms.append((parents[0][0] * active[:, None], parents[0][1] * active))
         elif isinstance(node.op, Constant):
             forms.append((np.zeros((node.op.size, n)), node.op.value))

@@ -10,9 +10,11 @@ from torch import Tensor
 
 from verifolio.budget import Budget
 from verifolio.evidence import Bounds
-from verifolio.plugins.crown.compress import compress
+from verifolio.plugins.crown.ascent import Variables
+from verifolio.plugins.crown.compress import Compressed, compress
+from verifolio.plugins.crown.condensed import Condensed
 from verifolio.plugins.crown.layers import Space
-from verifolio.plugins.crown.optimise import Dual, Goal, evaluate
+from verifolio.plugins.crown.optimise import Dual, Goal, Result, evaluate
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.region import Region, shrunk_box
 from verifolio.plugins.crown.relax.base import Interval
@@ -22,13 +24,45 @@ from verifolio.problem import Problem, dense_rows
 
 @dataclass(frozen=True)
 class Root:
-    """The program and state the search works on, one goal per open disjunct, and which disjuncts those are."""
+    """The program and state the search works on, one goal per open disjunct, and which disjuncts those are.
+
+    `condensed` is the same network as matrices, where it is piecewise linear.
+    """
 
     program: Program
     state: State
     goal: Goal
     disjuncts: Tensor
     bounds: Bounds
+    condensed: Condensed | None = None
+
+    def signs(self, phase: Tensor) -> dict[int, Tensor]:
+        """Phases of the kept neurons (count, kept) by the node that holds their inputs, where any is fixed."""
+        nodes = [self.program.parents[i][0] for i in self.program.graph.relus]
+        parts = phase.split([self.program.sizes[p] for p in nodes], 1)
+        return {p: part for p, part in zip(nodes, parts, strict=True) if bool(part.any())}
+
+    def cut(self, count: int, signs: dict[int, Tensor]) -> State:
+        """The state repeated, with the fixed neurons' intervals cut at zero."""
+        interval = dict(self.state.interval)
+        for p in self.program.before:
+            low, high = (t.expand(count, -1) for t in self.state.interval[p])
+            if p in signs:
+                low = torch.where(signs[p] > 0, low.clamp(min=0), low)
+                high = torch.where(signs[p] < 0, high.clamp(max=0), high)
+            interval[p] = (low, high)
+        return State(self.state.region, interval, self.state.noise)
+
+    @torch.no_grad()
+    def prove(self, disjunct: Tensor, phase: Tensor, variables: Variables) -> Result:
+        """The bounds of subproblems that their variables give, all rounding included."""
+        signs = {p: s.to(self.program.space.dtype) for p, s in self.signs(phase).items()}
+        nodes = {i: self.program.parents[i][0] for i in self.program.graph.relus}
+        sizes = [self.program.sizes[p] for p in nodes.values()]
+        alpha = dict(zip(nodes, variables.alpha.split(sizes, 1), strict=True))
+        beta = dict(zip(nodes.values(), variables.beta.split(sizes, 1), strict=True))
+        dual = Dual(alpha, {p: b for p, b in beta.items() if p in signs}, variables.mix)
+        return evaluate(self.program, self.cut(len(phase), signs), self.goal.pick(disjunct), signs, dual)
 
 
 def make_goal(space: Space, problem: Problem) -> Goal:
@@ -85,7 +119,18 @@ def shrink(problem: Problem, root: Root) -> Root:
     state = sweep(program, root.state.region, Effort(tighten=False), known=small.known)
     rows = torch.eye(count * height, dtype=space.dtype, device=space.device).reshape(count, height, -1)
     zero = rows.new_zeros(count, height)
-    return Root(program, state, Goal(rows, None, zero, mixable=True), root.disjuncts, root.bounds)
+    goals = Goal(rows, None, zero, mixable=True)
+    return Root(program, state, goals, root.disjuncts, root.bounds, condense(small, state, space))
+
+
+def condense(small: Compressed, state: State, space: Space) -> Condensed:
+    """The small graph as matrices."""
+    m = small.stacked
+    low, high = (
+        torch.cat([space.tensor([]), *(ends[k][0] for ends in small.known.values())]) for k in (0, 1)
+    )
+    direct, feed, bias = (space.tensor(part) for part in (m.direct, m.feed, m.bias))
+    return Condensed(direct, feed, bias, m.sizes, low, high, state.region)
 
 
 def as_bounds(problem: Problem, known: dict[int, Interval]) -> Bounds:

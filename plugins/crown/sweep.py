@@ -29,6 +29,8 @@ class Effort:
 
 
 PLAIN = Effort()
+TRIED = 32  # neurons of a layer whose slopes are optimised first
+WORTHWHILE = 0.03  # part of their width that must go, or the layer's other neurons are left alone
 
 
 def sweep(
@@ -70,7 +72,7 @@ def refine(program: Program, state: State, node: int, effort: Effort, budget: Bu
     low, high = low.expand(batch, -1).clone(), high.expand(batch, -1).clone()
     widest = max(program.sizes[: node + 1])
     step = max(1, effort.elements // (2 * batch * widest))
-    for chunk in wanted.split(step):
+    for chunk in _chunks(wanted, step, TRIED if effort.steps else step):
         if budget is not None and budget.expired():
             break
         rows = torch.zeros(1, 2 * len(chunk), program.sizes[node], dtype=low.dtype, device=low.device)
@@ -78,10 +80,22 @@ def refine(program: Program, state: State, node: int, effort: Effort, budget: Bu
         rows[0, place, chunk] = 1
         rows[0, place + len(chunk), chunk] = -1
         bound = ascend(program, state, node, rows, effort.steps, budget)
-        below, above = bound[:, : len(chunk)], -bound[:, len(chunk) :]
-        low[:, chunk] = torch.fmax(low[:, chunk], below)
-        high[:, chunk] = torch.fmin(high[:, chunk], above)
+        before = high[:, chunk] - low[:, chunk]
+        low[:, chunk] = torch.fmax(low[:, chunk], bound[:, : len(chunk)])
+        high[:, chunk] = torch.fmin(high[:, chunk], -bound[:, len(chunk) :])
+        gain = 1 - ((high[:, chunk] - low[:, chunk]) / before.clamp(min=1e-30)).nan_to_num(1.0).mean()
+        if effort.steps and gain < WORTHWHILE:
+            break
     state.interval[node] = torch.minimum(low, high), torch.maximum(low, high)
+
+
+def _chunks(wanted: Tensor, step: int, first: int) -> tuple[Tensor, ...]:
+    """Neurons to bound together: a few, evenly spread, then the others."""
+    if len(wanted) <= 2 * first:
+        return tuple(wanted.split(step))
+    spread = torch.zeros(len(wanted), dtype=torch.bool, device=wanted.device)
+    spread[:: len(wanted) // first] = True
+    return (*wanted[spread].split(step), *wanted[~spread].split(step))
 
 
 def ascend(
@@ -110,14 +124,12 @@ def ascend(
             for i, a in alpha.items():
                 program.relax(state, i, a)
             bound = program.lower(state, node, rows)
-            loss = -bound.nan_to_num(0.0).sum()
+            total = bound.nan_to_num(0.0).sum()
         best = bound.detach() if best is None else torch.fmax(best, bound.detach())
         late = budget is not None and budget.expired()
-        if step == steps or late or not loss.requires_grad:  # the rows may not feel any relaxed neuron
+        if step == steps or late or not total.requires_grad:  # the rows may not feel any relaxed neuron
             break
-        adam.zero_grad()
-        loss.backward()
-        adam.step()
+        adam.step(torch.autograd.grad(total, list(alpha.values()), allow_unused=True))
         with torch.no_grad():
             for a in alpha.values():
                 a.clamp_(0, 1)
