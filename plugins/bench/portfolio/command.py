@@ -44,6 +44,7 @@ def build_command(
 ) -> None:
     """Learn a schedule from runs of single verifiers, and say what it is worth on unseen instances."""
     from ..results import write_text
+    from .explain import with_defaults
     from .judge import judge
     from .runs import make_source, read_runs
     from .search import build
@@ -51,7 +52,7 @@ def build_command(
     from .write import portfolio_text, read_back
 
     source = make_source(instances, timeout, timeout_cap, recorded_cores)
-    table = make_table(read_runs(results, source), source.truths)
+    table = with_defaults(make_table(read_runs(results, source), source.truths), cores)
     judgement = judge(table, cores, goal, folds, seed)
     schedule, rows = build(table, cores, goal)
     text = portfolio_text(schedule, rows, _about(judgement, table, cores, goal))

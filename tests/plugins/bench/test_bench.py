@@ -255,9 +255,8 @@ def test_a_changed_file_is_another_question(few: Path) -> None:
     assert content_of(first) != before
 
 
-def run_until(lines: int, delay: float, *arguments: object) -> int:
-    """Start a run and kill it `delay` seconds after it has told of so many instances; what it told of."""
-    told = 0
+def run_and_kill(after: int, delay: float, *arguments: object) -> None:
+    """Start a run; SIGKILL it `delay` seconds after its start, or after it told of its `after`th instance."""
     with subprocess.Popen(
         [*COMMAND, *map(str, arguments)],
         stdout=subprocess.DEVNULL,
@@ -265,27 +264,27 @@ def run_until(lines: int, delay: float, *arguments: object) -> int:
         text=True,
         env=environment(),
     ) as process:
-        for line in process.stderr or ():
+        told = 0
+        while told < after and (line := process.stderr.readline() if process.stderr else ""):
             told += " in " in line
-            if told == lines:
-                time.sleep(delay)
-                process.send_signal(signal.SIGKILL)
-                break
-    return told
+        time.sleep(delay)
+        process.send_signal(signal.SIGKILL)
 
 
 def check_kills(few: Path, tmp_path: Path, kills: int) -> None:
+    """Every third kill comes while the run starts, the others while it decides the next instance."""
     import sqlite3
 
+    undisturbed, out = tmp_path / "undisturbed.csv", tmp_path / "results.csv"
+    assert bench(few, "--out", undisturbed, "--no-plots").returncode == 0
     chance = random.Random(7)
-    out = tmp_path / "results.csv"
     for k in range(kills):
-        run_until(
-            1, chance.uniform(0.0, 1.0), few, "--out", out, "--no-plots", "--jobs", 1 + k % 2, "--again"
-        )
+        after, delay = (0, chance.uniform(0.0, 4.0)) if k % 3 == 2 else (1, chance.uniform(0.0, 1.0))
+        run_and_kill(after, delay, few, "--out", out, "--no-plots", "--jobs", 1 + k % 2, "--again")
     done = bench(few, "--out", out, "--no-plots")
     assert done.returncode == 0, done.stderr
     assert "known from before" in done.stderr
+    assert verdicts(out) == verdicts(undisturbed)
     assert [v for _, v in verdicts(out)] == [i.expected for i in read_instances(few)]
     with sqlite3.connect(out.with_suffix(".db")) as connection:
         repeated = "SELECT COUNT(*) - COUNT(DISTINCT query) FROM answers WHERE verdict IN ('sat', 'unsat')"
@@ -294,7 +293,7 @@ def check_kills(few: Path, tmp_path: Path, kills: int) -> None:
 
 def test_killed_at_random_moments_it_loses_and_repeats_nothing(few: Path, tmp_path: Path) -> None:
     """SIGKILL again and again; the end is that of an undisturbed run, and no decided instance ran twice."""
-    check_kills(few, tmp_path, 2)
+    check_kills(few, tmp_path, 3)
 
 
 @pytest.mark.slow

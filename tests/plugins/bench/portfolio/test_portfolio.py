@@ -8,13 +8,14 @@ import math
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from verifolio.errors import InputError
-from verifolio.plugins.bench.portfolio.explain import rows, simulated
+from verifolio.plugins.bench.portfolio.explain import rows, simulated, with_defaults
 from verifolio.plugins.bench.portfolio.judge import BEST, LEARNED, SINGLE, judge
 from verifolio.plugins.bench.portfolio.runs import Configuration, Source, parse_configuration, read_runs
 from verifolio.plugins.bench.portfolio.search import build, round_up, single_best, slices
@@ -71,6 +72,14 @@ class TestSimulation:
             found = simulated(portfolio, table)
             assert not isinstance(found, str)
             assert found[0] == pytest.approx(run_schedule(schedule, table)[0].tolist())
+
+    def test_the_default_is_compared_by_the_same_times(self) -> None:
+        table = table_of([[0.1, INF], [5.0, 5.0], [INF, INF]])
+        table = replace(table, others={"default": np.array([1.0, 9.0])})
+        others = with_defaults(table, 1).others
+        assert list(others) == ["default, measured", "default, computed"]
+        assert others["default, computed"].tolist() == [0.1, 5.3]
+        assert "default_race, computed" in with_defaults(table, 2).others
 
     def test_a_member_without_a_run_is_named(self) -> None:
         assert "milp" in str(simulated(built_in("default"), table_of([[1.0], [1.0]])))
