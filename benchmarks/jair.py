@@ -3,8 +3,9 @@
     python benchmarks/jair.py --networks mnist-net_256x2 --images 20 --budget 60 --out out/jair
 
 Needs the folder `jair/` (networks and published_critical_epsilons.csv) and `mnist/` in $VERIFOLIO_SHARED.
-Started again with the same options it continues. Every published "verified" radius that a replayed point
-refutes is listed.
+Started again with the same options it continues, also with more images. Every published "verified" radius that a
+replayed point refutes is listed. `--challenge` attacks every proved radius once more, with an attack that did not
+take part in the search. Writes brackets.csv, published.csv (the numbers below), refuted.csv and brackets.png.
 """
 
 from __future__ import annotations
@@ -14,20 +15,23 @@ import csv
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verifolio.data import load_data
 from verifolio.network import Network
 from verifolio.oracle import Oracle
 from verifolio.plugins.distribution.ledger import Ledger
 from verifolio.plugins.distribution.progress import Reporter
-from verifolio.plugins.distribution.run import Distribution, Setting, make_items
+from verifolio.plugins.distribution.run import Distribution, Setting, make_family, make_items
 from verifolio.plugins.distribution.summary import mean
-from verifolio.plugins.distribution.table import Row, write_csv
+from verifolio.plugins.distribution.table import Row, write_csv, write_lines
 from verifolio.portfolio import single
+from verifolio.query import Query
 from verifolio.store import Store
 
 SHARED = Path(os.environ.get("VERIFOLIO_SHARED", Path(__file__).resolve().parents[2] / "shared" / "data"))
@@ -63,6 +67,7 @@ def options(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--budget", type=float, default=60.0, help="seconds per image")
     parser.add_argument("--tolerance", type=float, default=1e-3)
     parser.add_argument("--jobs", type=int, default=1)
+    parser.add_argument("--challenge", type=float, default=0.0, help="seconds per proved radius")
     parser.add_argument("--verifier", default="", help="one verifier instead of the default portfolio")
     parser.add_argument("--out", type=Path, default=Path("out/jair"))
     return parser.parse_args(arguments)
@@ -89,29 +94,101 @@ def measure(given: argparse.Namespace) -> list[Row]:
     return rows
 
 
-def compare(rows: Sequence[Row], known: dict[Place, Published]) -> None:
-    """The numbers, network by network, and every published radius that a replayed point refutes."""
-    for network in dict.fromkeys(r.network for r in rows):
-        mine = [r for r in rows if r.network == network and r.measured]
-        pairs = [(r, known[place]) for r in mine if (place := (r.network, r.split, r.image_id)) in known]
-        gaps = [r.gap for r in mine if r.gap is not None]
-        theirs = [p.falsified - p.verified for _, p in pairs if np.isfinite(p.falsified)]
-        judged = [(r, p) for r, p in pairs if np.isfinite(p.falsified)]
-        better = sum(r.upper is not None and r.upper <= p.falsified * (1 + 1e-9) for r, p in judged)
-        print(f"{network}: {len(mine)} images, {sum(r.status == 'closed' for r in mine)} closed")
-        print(f"  mean gap {mean(gaps):.5f} (largest {max(gaps, default=0.0):.5f})")
-        print(f"  published mean gap {mean(theirs):.5f}")
-        seconds = [r.seconds for r in mine]
-        print(f"  mean seconds {mean(seconds):.1f}, most {max(seconds, default=0.0):.1f}")
-        print(f"  published mean seconds {mean([p.seconds for _, p in pairs]):.0f}")
-        print(f"  upper <= published falsified radius: {better} of {len(judged)}")
-        refuted = [(r, p) for r, p in pairs if r.upper is not None and r.upper <= p.verified]
-        print(f"  published verified radii refuted by a replayed point: {len(refuted)} of {len(pairs)}")
-        for r, p in refuted:
-            print(f"    {r.split} {r.image_id}: published {p.verified:g}, counterexample at {r.upper:.6f}")
-        for r, p in judged:
-            if r.lower is not None and r.lower >= p.falsified:
-                print(f"    {r.split} {r.image_id}: published refuted {p.falsified:g}, proved {r.lower:.6f}")
+@dataclass(frozen=True)
+class Comparison:
+    """One network against the paper's table; `judged` are images with a published counterexample."""
+
+    network: str
+    images: int
+    closed: int
+    mean_gap: float
+    largest_gap: float
+    published_gap: float
+    mean_seconds: float
+    most_seconds: float
+    published_seconds: float
+    upper_at_most_published: int
+    judged: int
+    refuted: int
+    published: int
+    proved_beyond: int
+
+    def lines(self) -> list[str]:
+        return [
+            f"{self.network}: {self.images} images, {self.closed} closed",
+            f"  mean gap {self.mean_gap:.5f} (largest {self.largest_gap:.5f}), "
+            f"published {self.published_gap:.5f}",
+            f"  mean seconds {self.mean_seconds:.1f} (most {self.most_seconds:.1f}), "
+            f"published {self.published_seconds:.0f}",
+            f"  upper <= published falsified radius: {self.upper_at_most_published} of {self.judged}",
+            f"  published verified radii refuted by a replayed point: {self.refuted} of {self.published}",
+            f"  published falsified radii below a proved one: {self.proved_beyond} of {self.judged}",
+        ]
+
+
+def compare(network: str, rows: Sequence[Row], known: dict[Place, Published]) -> Comparison:
+    """The numbers of one network."""
+    mine = [r for r in rows if r.network == network and r.measured]
+    pairs = [(r, known[place]) for r in mine if (place := (r.network, r.split, r.image_id)) in known]
+    gaps = [r.gap for r in mine if r.gap is not None]
+    judged = [(r, p) for r, p in pairs if np.isfinite(p.falsified)]
+    seconds = [r.seconds for r in mine]
+    return Comparison(
+        network,
+        len(mine),
+        sum(r.status == "closed" for r in mine),
+        mean(gaps),
+        max(gaps, default=0.0),
+        mean([p.falsified - p.verified for _, p in judged]),
+        mean(seconds),
+        max(seconds, default=0.0),
+        mean([p.seconds for _, p in pairs]),
+        sum(r.upper is not None and r.upper <= p.falsified * (1 + 1e-9) for r, p in judged),
+        len(judged),
+        len(refuted(mine, known)),
+        len(pairs),
+        sum(r.lower is not None and r.lower >= p.falsified for r, p in judged),
+    )
+
+
+def refuted(rows: Sequence[Row], known: dict[Place, Published]) -> list[tuple[Row, Published]]:
+    """Published verified radii within which a replayed counterexample lies."""
+    pairs = [(r, known.get((r.network, r.split, r.image_id))) for r in rows if r.measured]
+    return [(r, p) for r, p in pairs if p is not None and r.upper is not None and r.upper <= p.verified]
+
+
+def write_tables(out: Path, found: Sequence[Comparison], wrong: Sequence[tuple[Row, Published]]) -> None:
+    names = [f.name for f in fields(Comparison)]
+    write_lines(out / "published.csv", names, [[str(getattr(c, n)) for n in names] for c in found])
+    columns = ("network", "split", "image_id", "published_verified", "counterexample_at")
+    lines = [[r.network, r.split, str(r.image_id), repr(p.verified), repr(r.upper)] for r, p in wrong]
+    write_lines(out / "refuted.csv", columns, lines)
+
+
+def challenge(rows: Sequence[Row], given: argparse.Namespace) -> int:
+    """How many proved radii another attack refutes; there should be none."""
+    from verifolio.answer import Witness
+    from verifolio.attack import AttackSettings, attack_many
+    from verifolio.budget import Budget
+    from verifolio.referee import replay
+
+    data, broken, tried = load_data(f"mnist:{given.split}"), 0, 0
+    for row in (r for r in rows if r.measured and r.lower):
+        network = Network.load(SHARED / "jair" / row.network)
+        family = make_family(Setting(), network, data, row.image_id, "")
+        query = family.query(row.lower or 0.0)
+
+        def check(_: int, x: NDArray[np.float64], query: Query = query) -> bool:
+            return isinstance(replay(query, x), Witness)
+
+        settings = AttackSettings(samples=0, few_inputs=0)
+        (found,) = attack_many(query.problems, check, Budget(given.challenge), settings, seed=row.image_id)
+        tried += 1
+        if found.point is not None:
+            broken += 1
+            print(f"{row.network} {row.image_id}: a counterexample inside the proved radius {row.lower:.6f}")
+    print(f"{broken} of {tried} proved radii were refuted by an attack of {given.challenge:g} s each")
+    return broken
 
 
 def draw(path: Path, rows: Sequence[Row], known: dict[Place, Published]) -> None:
@@ -119,27 +196,32 @@ def draw(path: Path, rows: Sequence[Row], known: dict[Place, Published]) -> None
     from matplotlib.figure import Figure
 
     names = list(dict.fromkeys(r.network for r in rows))
-    figure = Figure(figsize=(9, 3.2 * len(names)), layout="constrained")
+    most = max(sum(r.network == n for r in rows) for n in names)
+    figure = Figure(figsize=(max(8.0, 2 + 0.16 * most), 3.4 * len(names)), layout="constrained")
     for k, network in enumerate(names, 1):
         axes = figure.add_subplot(len(names), 1, k)
         mine = [r for r in rows if r.network == network and r.measured and r.lower is not None]
-        mine.sort(key=lambda r: r.lower or 0.0)
+        mine.sort(key=lambda r: r.upper if r.upper is not None else 1.0)
         for x, r in enumerate(mine):
-            low = r.lower or 0.0
-            zero = low if r.upper is None else r.upper
-            axes.plot([x, x], [low - zero, 0], color="C0", lw=6, solid_capstyle="butt")
-            theirs = known.get((r.network, r.split, r.image_id))
-            if theirs is not None:
-                axes.plot(x + 0.25, theirs.verified - zero, "v", color="C2", ms=5)
-                axes.plot(x + 0.25, theirs.falsified - zero, "^", color="C3", ms=5)
-        axes.set_xticks(range(len(mine)), [str(r.image_id) for r in mine], fontsize=7)
+            _draw_bracket(axes, x, r, known.get((r.network, r.split, r.image_id)))
+        axes.set_xticks(range(len(mine)), [str(r.image_id) for r in mine], fontsize=6, rotation=90)
         axes.set_title(
-            f"{network}: our brackets (bars), published verified (v) and falsified (^)", fontsize=10
+            f"{network}: our brackets (bars), published verified (green) and falsified (red)", fontsize=10
         )
-        axes.set(xlabel="image", ylabel="radius - our upper side")
+        axes.set(xlabel="image, by its closest counterexample", ylabel="radius - our upper side")
+        axes.set_xlim(-1, len(mine))
         axes.axhline(0, color="grey", lw=0.6)
         axes.grid(axis="y", alpha=0.3)
     figure.savefig(path, dpi=110)
+
+
+def _draw_bracket(axes: Any, x: int, row: Row, theirs: Published | None) -> None:
+    low = row.lower or 0.0
+    zero = low if row.upper is None else row.upper
+    axes.plot([x, x], [low - zero, 0], color="C0", lw=4, solid_capstyle="butt", alpha=0.7)
+    if theirs is not None:
+        axes.plot(x, theirs.verified - zero, "v", color="C2", ms=4)
+        axes.plot(x, theirs.falsified - zero, "^", color="C3", ms=4)
 
 
 def main() -> None:
@@ -148,9 +230,18 @@ def main() -> None:
         sys.exit(f"no folder {SHARED / 'jair'}; set VERIFOLIO_SHARED to where the data is")
     rows = measure(given)
     known = published(SHARED / "jair" / "published_critical_epsilons.csv")
-    compare(rows, known)
+    found = [compare(name, rows, known) for name in dict.fromkeys(r.network for r in rows)]
+    for line in (line for one in found for line in one.lines()):
+        print(line)
+    wrong = refuted(rows, known)
+    for row, theirs in wrong:
+        where = f"{row.network} {row.split} {row.image_id}"
+        print(f"  {where}: published as verified {theirs.verified:g}, counterexample at {row.upper:.6f}")
+    write_tables(given.out, found, wrong)
     draw(given.out / "brackets.png", rows, known)
-    print(f"written: {given.out / 'brackets.csv'}, {given.out / 'brackets.png'}")
+    print(f"written: brackets.csv, published.csv, refuted.csv and brackets.png in {given.out}")
+    if given.challenge and challenge(rows, given):
+        sys.exit(4)
 
 
 if __name__ == "__main__":

@@ -8,19 +8,21 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from verifolio.answer import Answer, Flag, Verdict, Witness
-from verifolio.attempt import Found
 from verifolio.errors import InputError, UnknownPlugin
 from verifolio.estimator import Estimator, Progress, silent
 from verifolio.oracle import Oracle
 from verifolio.referee import Rejection, judge
-from verifolio.run import Job, Limits, Result
 
+from .look import SQUEEZE, look, seed_of
 from .search import KNOWN, Critical, Question, Status, Step, conflict, keep_query, make_step
-from .squeeze import Proved, Squeezed, SqueezeTask, run_squeeze, verdict_of
+from .squeeze import Start
 
+MINIMISE = "minimise"
 LEAST = 0.2  # seconds; a shorter query is not worth asking
 EASY = 8.0  # a proof was easy if so many times its seconds are left
 SURE = 0.9  # a proof this part of the tolerance below the upper side closes the bracket
+TOP = 0.65  # of the time that is left goes to the query that would close the bracket
+PARTS = 16  # radii below a failed one lie on a grid, so that a clock's noise does not show in them
 
 
 @dataclass(frozen=True)
@@ -28,14 +30,15 @@ class BracketOptions:
     """How the budget is spent.
 
     `quick`: seconds for the first look by attacks and bounds; at most a fifth of the budget. `radii`: bounded
-    together. `share`: the part of the remaining budget that one query may use. `neurons`: up to so many
-    unstable neurons a verifier that minimises distances is asked first.
+    together. `share`: the part of the remaining budget that one query may use; the one that would close the
+    bracket may use more. `neurons`: up to so many unstable neurons a verifier that minimises distances is
+    asked first.
     """
 
     quick: float = 12.0
     radii: int = 12
     share: float = 0.5
-    neurons: int = 40
+    neurons: int = 24
 
 
 class Bracket(Estimator):
@@ -60,7 +63,7 @@ class Bracket(Estimator):
 
 
 class _Bracketing:
-    """The two sides and everything spent on them."""
+    """The two sides and everything spent on them; all of it follows from the steps, whoever made them."""
 
     def __init__(self, question: Question, oracle: Oracle, options: BracketOptions) -> None:
         self.question, self.oracle, self.options = question, oracle, options
@@ -72,6 +75,9 @@ class _Bracketing:
         self.unstable: int | None = None
         self.failures: dict[float, float] = {}  # radii without an answer, and the seconds they took
         self.effort = 0.0  # seconds of the last proof by a query
+        self.hits = 0  # counterexamples that queries found since then
+        self.moved = False  # by a query, so far that an attack should look around its point
+        self.closest = math.inf  # of all logged distances
         self.steps: list[Step] = []
         self.before = 0.0
         self.started = time.monotonic()
@@ -101,80 +107,62 @@ class _Bracketing:
     def recall(self) -> None:
         """Proofs and witnesses of earlier runs; a stored witness is replayed before it counts."""
         for step in self.question.history:
+            self._count(step)
             self.lower = max(self.lower, step.proved or 0.0)
             self.before = max(self.before, step.elapsed)
-            if step.kind == "query" and step.verdict is Verdict.UNSAT:
-                self.effort = step.seconds
-            elif step.kind == "query" and not step.verdict.decided:
-                self.failures[step.radius] = step.seconds
-        known = [s for s in self.question.history if s.witness is not None and s.distance is not None]
+        known = [s for s in self.steps if s.witness is not None and s.distance is not None]
         for step in sorted(known, key=lambda s: s.distance or 0.0):
             if step.witness is None:
                 continue
             witness = judge(self.family.query(self.family.largest), step.witness)
             if not isinstance(witness, Rejection):
                 self._take(replace(step, distance=self.family.distance(witness.x), witness=witness.x))
+                self._share(witness)
                 self._agree(witness)
                 break
-        self.steps += self.question.history
+
+    def _count(self, step: Step) -> None:
+        """What a step says about the effort so far."""
+        self.steps.append(step)
+        before, self.closest = self.closest, min(self.closest, step.distance or math.inf)
+        if step.kind == SQUEEZE:
+            self.moved = False
+            self.unstable = step.unstable if self.unstable is None else self.unstable
+        if step.kind != "query":
+            return
+        if step.verdict is Verdict.SAT:
+            self.hits += 1
+            self.moved = before - self.closest > self.question.tolerance
+        elif step.verdict is Verdict.UNSAT:
+            self.hits, self.effort = 0, step.seconds
+        elif step.verdict is not Verdict.CANCELLED:
+            self.failures[step.radius] = step.seconds
 
     def squeeze(self) -> None:
         """Attacks and bounds on many radii at once, in a worker."""
-        if not self.closed and not any(s.kind == "squeeze" for s in self.steps):
-            self._squeeze(self.options.quick)
+        if not self.closed and not any(s.kind == SQUEEZE for s in self.steps):
+            self._squeeze(self.options.quick, self.options.radii)
 
-    def _squeeze(self, quick: float) -> None:
-        settings, seconds = self.oracle.settings, min(quick, self.question.budget / 5, self.left)
+    def _squeeze(self, quick: float, radii: int = 0, again: bool = False) -> None:
+        seconds = min(quick, self.question.budget / 5, self.left)
         if seconds < LEAST:
             return
-        task = SqueezeTask(
-            self.family,
-            self.lower,
-            self.ceiling,
-            self.question.tolerance,
-            settings.seed + len(self.steps),
-            settings.cores,
-            settings.device,
-            self.options.radii,
-            None if self.best is None else self.best.witness,
-        )
-        limits = Limits(seconds, settings.memory, settings.cores, settings.grace)
-        job = Job(run_squeeze, task, limits, self.family.network.sha256)
-        result = self.oracle.executor.submit(job).result()
-        if result is not None:
-            self._squeezed(gathered(result, self.lower), result, seconds)
-
-    def _squeezed(self, found: Squeezed, result: Result, timeout: float) -> None:
-        if found.error is not None:
-            raise found.error
-        self.unstable = found.unstable
-        witness = found.witness
-        step = Step(
-            "squeeze",
-            self.ceiling,
-            verdict_of(found, self.ceiling),
-            "attack+bounds",
-            result.seconds,
-            timeout,
-            found.lower or None,
-            None if witness is None else self.family.distance(witness.x),
-            None if witness is None else witness.x,
-            frozenset() if witness is None else witness.flags,
-            self.elapsed,
-            found.reason,
-        )
-        self._note(step, witness)
+        witness = None if self.best is None else self.best.witness
+        start = Start(self.family, self.lower, self.ceiling, seed_of(self.oracle, self.steps), witness)
+        for step, found in look([start], self.oracle, self.question.tolerance, seconds, radii, again):
+            self._note(replace(step, elapsed=self.elapsed), found)
 
     def minimise(self) -> None:
         """Where few neurons are undecided, a verifier that minimises finds the closest point itself."""
         few = self.unstable is not None and self.unstable <= self.options.neurons
-        if not few or self.closed or self.left < LEAST:
+        tried = any(s.kind == MINIMISE for s in self.steps)
+        if not few or tried or self.closed or self.left < LEAST:
             return
         ball = self.family.network_ball(self.ceiling)
         if ball is None:
             return
         scale = ball.radius / self.ceiling
-        timeout = min(self.question.timeout, self.left * self.options.share)
+        timeout = min(self.question.timeout, self.left * self.options.share / 2)
         try:
             found = self.oracle.closest(self.family.query(self.ceiling), ball, timeout=timeout)
         except UnknownPlugin:
@@ -182,39 +170,40 @@ class _Bracketing:
         witness = found.witness
         verdict = Verdict.UNKNOWN if witness is None else Verdict.SAT
         answer = Answer(verdict, found.verifier, found.reason, witness, seconds=found.seconds)
-        step = make_step(self.family, self.ceiling, answer, timeout, self.elapsed, "minimise")
+        step = make_step(self.family, self.ceiling, answer, timeout, self.elapsed, MINIMISE)
         proved = found.lower / scale * (1 - 1e-9)  # of moving between two units
-        self._note(_proving(step, proved), witness)
+        self._note(replace(step, proved=proved if proved > 0 else None), witness)
 
     def divide(self) -> None:
         """Queries between the two sides until they meet, or the budget is spent."""
-        hits = 0
         while not self.closed and self.left > max(LEAST, self.effort / 2):
-            radius = self._next(hits)
+            if self.moved:
+                self._squeeze(self.options.quick / 4)  # the new point can be moved closer
+                self.moved = False
+                continue
+            radius = self._next()
             if radius is None:
                 return
-            share = self.options.share if not self.failures else (1 + self.options.share) / 2
-            share = share if self.left > 2 * self.effort else 1.0  # the last try gets all
-            timeout = min(self.question.timeout, max(LEAST, self.left * share))
+            timeout = self._patience(radius)
             query = self.family.query(radius)
             keep_query(self.question.keep, query)
-            answer, before = self.oracle.ask(query, timeout), self.upper
+            answer = self.oracle.ask(query, timeout)
             self._note(make_step(self.family, radius, answer, timeout, self.elapsed), answer.witness)
-            if answer.verdict is Verdict.SAT:
-                hits += 1
-                if before - self.upper > self.question.tolerance and not self.closed:
-                    self._squeeze(self.options.quick / 4)  # the new point can be moved closer
-            elif answer.verdict is Verdict.UNSAT:
-                hits, self.effort = 0, answer.seconds
-            else:
-                self.failures[radius] = answer.seconds
+
+    def _patience(self, radius: float) -> float:
+        """Seconds for a query; the last try gets all."""
+        share = self.options.share if not self.failures else (1 + self.options.share) / 2
+        if self.ceiling - radius <= self.question.tolerance:
+            share = max(share, TOP)
+        share = share if self.left > 2 * self.effort else 1.0
+        return min(self.question.timeout, max(LEAST, self.left * share))
 
     def polish(self) -> None:
         """What is left when no proof is in reach goes to the attack."""
         if math.isfinite(self.left):
-            self._squeeze(self.left)
+            self._squeeze(self.left, again=True)
 
-    def _next(self, hits: int) -> float | None:
+    def _next(self) -> float | None:
         """The next radius, None where nothing is left to gain.
 
         The attack's point is mostly the closest there is, so a proof just below it closes the bracket: that
@@ -227,27 +216,35 @@ class _Bracketing:
             return None if failed - self.lower <= tolerance / 4 else self._below(failed)
         target = self.ceiling
         if math.isfinite(self.upper):
-            target = max(self.ceiling - SURE * tolerance * 2**hits, (self.lower + self.ceiling) / 2)
+            target = max(self.ceiling - SURE * tolerance * 2**self.hits, (self.lower + self.ceiling) / 2)
         easy = self.effort > 0 and self.left >= EASY * self.effort
         far = target - self.lower > 2 * tolerance
         return (self.lower + target) / 2 if far and not easy else target
 
     def _below(self, failed: float) -> float:
-        """A radius whose proof should take a third of what is left, if times grow exponentially."""
+        """A radius whose proof should take a part of what is left, if times grow exponentially."""
         quick, slow = max(self.effort, LEAST), max(2 * self.failures[failed], 4 * LEAST)
         part = 0.5
         if math.isfinite(self.left) and slow > quick:
-            part = math.log(max(self.left / 3, LEAST) / quick) / math.log(slow / quick)
-        return self.lower + (failed - self.lower) * min(max(part, 0.2), 0.8)
+            part = math.log(max(self.left / 4, LEAST) / quick) / math.log(slow / quick)
+        part = round(PARTS * min(max(part, 0.2), 0.8)) / PARTS
+        return self.lower + (failed - self.lower) * part
 
     def _note(self, step: Step, witness: Witness | None) -> None:
-        self.steps.append(step)
+        self._count(step)
         self.question.log(step)
         if step.proved is not None:
             self.lower = max(self.lower, step.proved)
         if step.distance is not None:
             self._take(step)
+        if witness is not None and step.kind != "query":
+            self._share(witness)
         self._agree(witness)
+
+    def _share(self, witness: Witness) -> None:
+        """Later queries start from the closest point that is known."""
+        answer = Answer(Verdict.SAT, SQUEEZE, witness=witness)
+        self.oracle.knowledge.learn(self.family.query(self.family.largest), answer)
 
     def _agree(self, witness: Witness | None) -> None:
         if self.lower >= self.upper:
@@ -276,17 +273,3 @@ class _Bracketing:
             reason=reason,
             steps=tuple(self.steps),
         )
-
-
-def _proving(step: Step, radius: float) -> Step:
-    return replace(step, proved=radius if radius > 0 else None)
-
-
-def gathered(result: Result, lower: float) -> Squeezed:
-    """What a job came to, or what it had said before it was stopped."""
-    if isinstance(result.value, Squeezed):
-        return result.value
-    proved = [m.radius for m in result.messages if isinstance(m, Proved)]
-    found = [m.witness for m in result.messages if isinstance(m, Found)]
-    reason = result.detail.splitlines()[0] if result.detail else str(result.end)
-    return Squeezed(max([lower, *proved]), found[-1] if found else None, None, reason)

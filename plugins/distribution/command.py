@@ -10,6 +10,7 @@ import typer
 from typer.core import TyperGroup
 
 from verifolio.cli.common import (
+    Address,
     AsJson,
     Cores,
     Device,
@@ -21,6 +22,7 @@ from verifolio.cli.common import (
     StoreFile,
     Timeout,
     VerifierName,
+    at,
     open_oracle,
 )
 
@@ -96,6 +98,7 @@ def distribution(
     jobs: Annotated[int, typer.Option(min=1, help="Inputs at the same time.")] = 1,
     seed: Seed = 0,
     executor: ExecutorName = "process",
+    address: Address = "",
     as_json: AsJson = False,
 ) -> None:
     """Bracket the critical radius of many inputs: proved below, refuted by a replayed point above.
@@ -114,7 +117,8 @@ def distribution(
     sets = [(one, parse_indices(indices, len(one))) for one in loaded]
     items = make_items([Network.load(n) for n in networks], sets)
     lanes = jobs * (k if setting.search == "k-binary" else 1)
-    members = (verifier, portfolio, option, timeout, memory, cores, seed, store, executor, device, lanes)
+    place = at(executor, address)
+    members = (verifier, portfolio, option, timeout, memory, cores, seed, store, place, device, lanes)
     with open_oracle(*members) as oracle, open_ledger(store) as ledger:
         setting = identified(setting, oracle)
         check_first(setting, items)
@@ -273,10 +277,12 @@ def report(
     from verifolio.cli.output import say, say_json
 
     from .parse import parse_numbers
-    from .report import build_report, load_rows
+    from .report import build_report, load_costs, load_rows
 
-    rows, known_step = load_rows([Path(s) for s in sources], run)
-    made = build_report(rows, Path(out), parse_numbers(thresholds, "--thresholds"), step or known_step)
+    paths = [Path(s) for s in sources]
+    rows, known_step = load_rows(paths, run)
+    radii = parse_numbers(thresholds, "--thresholds")
+    made = build_report(rows, Path(out), radii, step or known_step, load_costs(paths))
     if as_json:
         say_json(made.as_dict())
     else:
@@ -312,6 +318,7 @@ def critical(
     keep_queries: Keep = "",
     seed: Seed = 0,
     executor: ExecutorName = "process",
+    address: Address = "",
     as_json: AsJson = False,
 ) -> None:
     """The critical radius of one input, and its closest counterexample."""
@@ -324,7 +331,8 @@ def critical(
     loaded = load_data(data)
     parse_indices(str(index), len(loaded))
     lanes = k if setting.search == "k-binary" else 1
-    members = (verifier, portfolio, option, timeout, memory, cores, seed, store, executor, device, lanes)
+    place = at(executor, address)
+    members = (verifier, portfolio, option, timeout, memory, cores, seed, store, place, device, lanes)
     with open_oracle(*members) as oracle, open_ledger(store) as ledger:
         setting = identified(setting, oracle)
         one_input(

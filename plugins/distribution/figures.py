@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 Array = NDArray[np.float64]
 Groups = Mapping[str, Sequence[Row]]
 DPI = 110
+BESIDE = 4  # curves whose legend fits into a plot
 
 
 def _plot(width: float = 7.0, height: float = 4.4) -> tuple[Any, Any]:
@@ -38,8 +39,23 @@ def _save(figure: Any, path: Path) -> Path:
     return path
 
 
-def _colour(k: int) -> str:
-    return f"C{k % 10}"
+def _colour(k: int) -> Any:
+    """The default ten colours, then ten lighter ones."""
+    from matplotlib import colormaps
+
+    return f"C{k}" if k < 10 else colormaps["tab20"](2 * (k % 10) + 1)
+
+
+def _legend(axes: Any, count: int, place: str) -> None:
+    """Inside while it is small, else beside the plot, where it hides nothing."""
+    if count > BESIDE:
+        axes.legend(fontsize=8, loc="center left", bbox_to_anchor=(1.01, 0.5))
+    elif count > 1:
+        axes.legend(fontsize=8, loc=place)
+
+
+def _wide(count: int) -> float:
+    return 9.5 if count > BESIDE else 7.0
 
 
 def lowers(rows: Sequence[Row]) -> list[float]:
@@ -52,7 +68,7 @@ def uppers(rows: Sequence[Row]) -> list[float]:
 
 def draw_ecdf(path: Path, groups: Groups, norm: str = "") -> Path:
     """Share of inputs with a critical radius up to r, between both sides."""
-    figure, axes = _plot()
+    figure, axes = _plot(_wide(len(groups)))
     top = max((v for rows in groups.values() for v in [*uppers(rows), *lowers(rows)]), default=1.0)
     for k, (name, rows) in enumerate(groups.items()):
         pairs = brackets(rows)
@@ -66,18 +82,20 @@ def draw_ecdf(path: Path, groups: Groups, norm: str = "") -> Path:
         axes.fill_between(grid, low, high, step="post", color=_colour(k), alpha=0.25, lw=0)
     axes.set(xlabel=f"radius {norm}".strip(), ylabel="share of inputs", ylim=(0, 1.02), xlim=(0, None))
     axes.set_title("Critical radii: proved (solid), refuted (dashed)", fontsize=10)
-    axes.legend(fontsize=8, loc="lower right")
+    _legend(axes, len(groups), "lower right")
     return _save(figure, path)
 
 
-def draw_boxes(path: Path, groups: Groups) -> Path:
-    """Proved radii per network, ordered by the smallest."""
+def draw_boxes(path: Path, groups: Groups, thresholds: Sequence[float] = ()) -> Path:
+    """Proved radii per network, ordered by the smallest, with lines at some radii."""
     found = {n: lowers(r) for n, r in groups.items() if lowers(r)}
     order = sorted(found, key=lambda n: (min(found[n]), n))
     figure, axes = _plot(height=1.2 + 0.5 * max(3, len(order)))
     axes.boxplot([found[n] for n in order], orientation="horizontal", widths=0.6, flierprops={"ms": 3})
     axes.set_yticks(range(1, len(order) + 1), order, fontsize=8)
-    axes.set(xlabel="proved radius")
+    for value in thresholds:
+        axes.axvline(value, color="grey", lw=0.8, ls=":")
+    axes.set(xlabel="proved radius", xlim=(0, None))
     axes.grid(axis="x", alpha=0.3)
     return _save(figure, path)
 
@@ -130,7 +148,7 @@ def draw_heat_map(path: Path, names: Sequence[str], matrix: Array) -> Path:
 
 def draw_counts(path: Path, groups: Groups, thresholds: Sequence[float] = ()) -> Path:
     """How many inputs have a counterexample within r: at least (dashed), at most (solid)."""
-    figure, axes = _plot()
+    figure, axes = _plot(_wide(len(groups)))
     top = 1.03 * max((v for rows in groups.values() for v in [*uppers(rows), *lowers(rows)]), default=1.0)
     for k, (name, rows) in enumerate(groups.items()):
         pairs = brackets(rows)
@@ -143,19 +161,19 @@ def draw_counts(path: Path, groups: Groups, thresholds: Sequence[float] = ()) ->
     for value in thresholds:
         axes.axvline(value, color="grey", lw=0.8, ls=":")
     axes.set(xlabel="radius", ylabel="inputs with a counterexample within", xlim=(0, top), ylim=(0, None))
-    axes.legend(fontsize=8, loc="upper left")
+    _legend(axes, len(groups), "upper left")
     return _save(figure, path)
 
 
 def draw_times(path: Path, groups: Groups) -> Path:
     """How many inputs were finished within a time."""
-    figure, axes = _plot()
+    figure, axes = _plot(_wide(len(groups)))
     for k, (name, rows) in enumerate(groups.items()):
         times = np.sort([max(r.seconds, 1e-3) for r in rows if r.measured])
         axes.step(times, np.arange(1, len(times) + 1), where="post", color=_colour(k), label=name)
     axes.set(xlabel="seconds per input", ylabel="inputs finished", xscale="log", ylim=(0, None))
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8)
+    _legend(axes, len(groups), "upper left")
     return _save(figure, path)
 
 

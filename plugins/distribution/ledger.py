@@ -8,6 +8,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -36,11 +37,23 @@ CREATE TABLE IF NOT EXISTS distribution_steps (
     id INTEGER PRIMARY KEY, run TEXT NOT NULL, question TEXT NOT NULL, kind TEXT NOT NULL,
     radius REAL NOT NULL, verdict TEXT NOT NULL, verifier TEXT NOT NULL, seconds REAL NOT NULL,
     timeout REAL NOT NULL, proved REAL, distance REAL, witness BLOB, flags TEXT NOT NULL,
-    elapsed REAL NOT NULL, reason TEXT NOT NULL, created REAL NOT NULL
+    elapsed REAL NOT NULL, reason TEXT NOT NULL, created REAL NOT NULL, unstable INTEGER
 );
 CREATE INDEX IF NOT EXISTS distribution_steps_by_question ON distribution_steps (question, run);
 """
 FOREVER = 1e300
+
+
+@dataclass(frozen=True)
+class Spent:
+    """One input's search: seconds that passed, its queries, and the seconds of all of them together."""
+
+    seconds: float
+    queries: int
+    timeouts: int
+    memouts: int
+    cancelled: int
+    busy: float
 
 
 class Ledger:
@@ -55,6 +68,7 @@ class Ledger:
             self._connection.row_factory = sqlite3.Row
             self._connection.execute("PRAGMA journal_mode = WAL")
             self._connection.executescript(SCHEMA)
+            self._upgrade()
             self._connection.commit()
         except (OSError, sqlite3.Error) as error:
             raise InputError(
@@ -69,6 +83,12 @@ class Ledger:
     ) -> None:
         with self._lock:
             self._connection.close()
+
+    def _upgrade(self) -> None:
+        """Files of an earlier version lack a column."""
+        columns = {r["name"] for r in self._connection.execute("PRAGMA table_info(distribution_steps)")}
+        if "unstable" not in columns:
+            self._connection.execute("ALTER TABLE distribution_steps ADD COLUMN unstable INTEGER")
 
     def begin(self, run: str, settings: Mapping[str, object]) -> None:
         """Note a run; the same one again changes nothing."""
@@ -85,15 +105,16 @@ class Ledger:
             *(run, question, step.kind, step.radius, step.verdict.value, step.verifier, step.seconds),
             *(_finite(step.timeout), step.proved, step.distance, _blob(step.witness)),
             *(json.dumps(sorted(f.value for f in step.flags)), step.elapsed, step.reason, time.time()),
+            step.unstable,
         )
         marks = ", ".join("?" * len(values))
         self._write(f"INSERT INTO distribution_steps VALUES (NULL, {marks})", values)
 
-    def steps(self, question: str, run: str | None = None) -> list[Step]:
-        """The steps of a question, of one run or of all, in order."""
+    def steps(self, question: str, run: str | None = None, others: bool = False) -> list[Step]:
+        """The steps of a question, of one run, of all, or of all `others`, in order."""
         sql, given = "SELECT * FROM distribution_steps WHERE question = ?", [question]
         if run is not None:
-            sql, given = sql + " AND run = ?", [*given, run]
+            sql, given = sql + (" AND run != ?" if others else " AND run = ?"), [*given, run]
         return [_step(r) for r in self._read(sql + " ORDER BY id", tuple(given))]
 
     def finish(self, run: str, question: str, position: int, row: Row, found: Critical | None) -> None:
@@ -112,6 +133,17 @@ class Ledger:
         """The finished inputs of a run, in the order of the run; failed ones included."""
         sql = "SELECT * FROM distribution_items WHERE run = ? ORDER BY position"
         return [_row(r) for r in self._read(sql, (run,))]
+
+    def spent(self, run: str) -> list[Spent]:
+        """What every measured input of a run cost."""
+        sql = (
+            "SELECT i.seconds, COUNT(s.id) AS queries, SUM(s.verdict = 'timeout') AS timeouts, "
+            "SUM(s.verdict = 'memout') AS memouts, SUM(s.verdict = 'cancelled') AS cancelled, "
+            "SUM(s.seconds) AS busy FROM distribution_items i "
+            "JOIN distribution_steps s ON s.run = i.run AND s.question = i.question "
+            "WHERE i.run = ? AND i.status IN ('closed', 'open') GROUP BY i.position ORDER BY i.position"
+        )
+        return [Spent(**dict(r)) for r in self._read(sql, (run,))]
 
     def _write(self, sql: str, values: tuple[object, ...]) -> None:
         with self._lock, self._connection:
@@ -135,7 +167,13 @@ def _step(r: sqlite3.Row) -> Step:
     flags = frozenset(Flag(f) for f in json.loads(r["flags"]))
     return Step(
         *(r["kind"], r["radius"], Verdict(r["verdict"]), r["verifier"], r["seconds"], r["timeout"]),
-        *(r["proved"], r["distance"], witness, flags, r["elapsed"], r["reason"]),
+        proved=r["proved"],
+        distance=r["distance"],
+        witness=witness,
+        flags=flags,
+        elapsed=r["elapsed"],
+        reason=r["reason"],
+        unstable=r["unstable"],
     )
 
 

@@ -10,9 +10,10 @@ from typing import Any
 
 from verifolio.errors import InputError
 
-from . import figures
+from . import figures, figures_between
+from .costs import SearchCost, search_costs
 from .ledger import Ledger
-from .page import Group, make_page
+from .page import make_page
 from .statistics import (
     TwoSamples,
     at_radius,
@@ -22,7 +23,8 @@ from .statistics import (
     rounding_losses,
 )
 from .summary import summarise
-from .table import Row, read_csv
+from .table import Row, read_csv, write_lines
+from .tables import Group, Table, make_tables
 
 SQLITE = b"SQLite format 3\x00"
 
@@ -34,9 +36,7 @@ def load_rows(sources: Sequence[Path], run: str = "") -> tuple[list[Row], float]
     for source in sources:
         if not source.is_file():
             raise InputError(str(source), "a store or a table of a distribution", "no such file")
-        with source.open("rb") as stream:
-            is_store = stream.read(16) == SQLITE
-        if not is_store:
+        if not is_store(source):
             rows += read_csv(source)
             continue
         with Ledger(source) as ledger:
@@ -50,6 +50,21 @@ def load_rows(sources: Sequence[Path], run: str = "") -> tuple[list[Row], float]
     if not any(r.measured for r in rows):
         raise InputError(str(sources[0]), "at least one measured input", f"{len(rows)} rows without any")
     return rows, step
+
+
+def load_costs(sources: Sequence[Path]) -> list[SearchCost]:
+    """What every run in the stores cost."""
+    costs: list[SearchCost] = []
+    for source in sources:
+        if is_store(source):
+            with Ledger(source) as ledger:
+                costs += search_costs(ledger)
+    return costs
+
+
+def is_store(source: Path) -> bool:
+    with source.open("rb") as stream:
+        return stream.read(16) == SQLITE
 
 
 def resolution(settings: dict[str, Any]) -> float:
@@ -69,6 +84,8 @@ class Report:
     splits: tuple[TwoSamples, ...]
     correlations: dict[str, tuple[list[str], Any]]
     pictures: tuple[Path, ...]
+    tables: tuple[Table, ...] = ()
+    costs: tuple[SearchCost, ...] = ()
 
     def lines(self) -> list[str]:
         """The essentials for people."""
@@ -99,22 +116,30 @@ class Report:
             "splits": [asdict(s) for s in self.splits],
             "correlations": {k: {"networks": n, "rho": m} for k, (n, m) in self.correlations.items()},
             "pictures": [str(p) for p in self.pictures],
+            "costs": [c.as_dict() for c in self.costs],
         }
 
 
 def build_report(
-    rows: Sequence[Row], out: Path, thresholds: Sequence[float] = (), step: float = 0.0
+    rows: Sequence[Row],
+    out: Path,
+    thresholds: Sequence[float] = (),
+    step: float = 0.0,
+    costs: Sequence[SearchCost] = (),
 ) -> Report:
-    """Compute everything, draw everything, write `out/index.html`."""
+    """Compute everything, draw everything, write `out/index.html` and every table as `out/NAME.csv`."""
     parts = group_rows(rows)
     radii = tuple(thresholds) or default_radii(rows)
     groups = tuple(_group(name, part, radii, step) for name, part in parts.items())
     splits, correlations = _between_splits(rows), _correlations(rows)
-    pictures = _draw(parts, radii, correlations, out)
-    report = Report(out / "index.html", groups, splits, correlations, tuple(p for _, p in pictures))
-    out.mkdir(parents=True, exist_ok=True)
-    report.page.write_text(make_page(groups, splits, pictures))
-    return report
+    pictures = [*_draw(parts, radii, correlations, out), *_draw_between(rows, correlations, costs, out)]
+    tables = tuple(make_tables(groups, splits, costs))
+    for table in tables:
+        write_lines(out / f"{table.name}.csv", table.columns, table.rows)
+    page = out / "index.html"
+    page.write_text(make_page(tables, pictures))
+    shown = tuple(p for _, p in pictures)
+    return Report(page, groups, splits, correlations, shown, tables, tuple(costs))
 
 
 def group_rows(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -183,10 +208,10 @@ def _draw(
     correlations: dict[str, tuple[list[str], Any]],
     out: Path,
 ) -> list[tuple[str, Path]]:
-    """Every picture with its caption."""
+    """Every picture of single distributions with its caption."""
     pictures = [
         ("Share of inputs with a critical radius up to r", figures.draw_ecdf(out / "ecdf.png", parts)),
-        ("Proved radii, ordered by the smallest", figures.draw_boxes(out / "boxes.png", parts)),
+        ("Proved radii, ordered by the smallest", figures.draw_boxes(out / "boxes.png", parts, radii)),
         ("Density of proved radii", figures.draw_histogram(out / "histogram.png", parts)),
         ("Inputs with a counterexample within r", figures.draw_counts(out / "counts.png", parts, radii)),
         ("Running time", figures.draw_times(out / "times.png", parts)),
@@ -195,3 +220,37 @@ def _draw(
         path = figures.draw_heat_map(out / f"spearman_{split}.png", names, matrix)
         pictures.append((f"Rank correlation between networks, {split}", path))
     return pictures
+
+
+def _draw_between(
+    rows: Sequence[Row],
+    correlations: dict[str, tuple[list[str], Any]],
+    costs: Sequence[SearchCost],
+    out: Path,
+) -> list[tuple[str, Path]]:
+    """Pictures that need two networks, two splits or a store; those that do not exist are left out."""
+    networks: dict[str, dict[str, list[Row]]] = {}
+    for row in rows:
+        networks.setdefault(row.network.removesuffix(".onnx"), {}).setdefault(row.split, []).append(row)
+    splits = list(dict.fromkeys(r.split for r in rows))
+    between = figures_between
+    made = [
+        (
+            f"The most robust networks and the least robust one, {splits[0]}",
+            between.draw_extremes(out / "extremes.png", networks, splits[0]),
+        ),
+        (
+            f"Proved radii by {' and '.join(splits)}",
+            between.draw_split_boxes(out / "split_boxes.png", networks, splits),
+        ),
+        (
+            f"Distributions on {' and '.join(splits)}",
+            between.draw_split_curves(out / "split_curves.png", networks, splits),
+        ),
+        (
+            "Input by input, most and least alike networks",
+            between.draw_scatter(out / "scatter.png", networks, correlations),
+        ),
+        ("Running time by search", between.draw_search_times(out / "searches.png", costs)),
+    ]
+    return [(caption, path) for caption, path in made if path is not None]

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -21,11 +23,16 @@ from verifolio.property import Reference
 from verifolio.registry import installed
 from verifolio.vnnlib import Rows
 
+from .bracket import BracketOptions
 from .family import Family, per_input
 from .ledger import Ledger
+from .look import look, seed_of
 from .search import KNOWN, Critical, Question, Status, Step
+from .squeeze import Start
 from .table import Row
 
+BRACKET = "bracket"
+LOOK = 8  # inputs of one quick look
 PIXELS = 255.0  # levels of an image whose data set does not say how many it has
 
 
@@ -79,6 +86,15 @@ class Item:
         return self.name, self.split, self.index
 
 
+@dataclass(eq=False)
+class Look:
+    """Inputs that are looked at together, before the first of them is searched."""
+
+    items: tuple[Item, ...]
+    done: bool = False
+    lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+
 Listener = Callable[[Row, int, int], None]
 
 
@@ -93,10 +109,12 @@ class Distribution:
     jobs: int = 1
     keep: Path | None = None
     listen: Listener = lambda _row, _done, _total: None
+    _looks: dict[tuple[str, str, int], Look] = field(default_factory=dict, init=False, repr=False)
 
     def run(self) -> list[Row]:
         """All rows, those of an earlier run included; a soundness alarm ends everything."""
         self.ledger.begin(self.setting.run, self.setting.__dict__)
+        self._looks = self._plan_looks()
         finished = {(r.network, r.split, r.image_id) for r in self.rows() if r.status is not Status.ERROR}
         done = len(finished)
         for row in self._work([i for i in self.items if i.place not in finished]):
@@ -126,8 +144,43 @@ class Distribution:
                 if running:
                     self.oracle.close()  # whatever the others still ask is cancelled
 
+    def _plan_looks(self) -> dict[tuple[str, str, int], Look]:
+        """Groups of neighbours that are looked at together; the same ones in every session of a run."""
+        if self.setting.search != BRACKET:
+            return {}
+        found: dict[tuple[str, str, int], Look] = {}
+        for _, part in itertools.groupby(self.items, key=lambda i: (i.name, i.split)):
+            mine = list(part)
+            for start in range(0, len(mine), LOOK):
+                group = Look(tuple(mine[start : start + LOOK]))
+                found |= {item.place: group for item in group.items}
+        return found
+
+    def _look(self, item: Item) -> None:
+        """The quick look at this input and its neighbours, unless there was one."""
+        group = self._looks.get(item.place)
+        if group is None:
+            return
+        with group.lock:
+            if group.done:
+                return
+            group.done = True
+            families = [self._family(i) for i in group.items]
+            good = [f for f in families if f.predict()[0] == f.label]
+            todo = [f for f in good if not recall(self.ledger, self.setting, f.key)]
+            if len(good) < 2 or not todo:
+                return  # a look at one input is part of its search
+            for family, step in zip(good, first_look(good, self.setting, self.oracle), strict=False):
+                if family in todo:
+                    self.ledger.add_step(self.setting.run, family.key, step)
+
+    def _family(self, item: Item) -> Family:
+        name = "_".join(map(str, item.place))
+        return make_family(self.setting, item.network, item.data, item.index, name)
+
     def _one(self, item: Item) -> Row:
         try:
+            self._look(item)
             return self._measure(item)
         except SoundnessAlarm:
             raise
@@ -138,9 +191,7 @@ class Distribution:
             return row
 
     def _measure(self, item: Item) -> Row:
-        family = make_family(
-            self.setting, item.network, item.data, item.index, "_".join(map(str, item.place))
-        )
+        family = self._family(item)
         label, predicted = int(item.data.labels[item.index]), family.predict()[0]
         blank = Row(*item.place, label, predicted, None, None, Status.MISCLASSIFIED)
         if predicted != family.label:
@@ -186,15 +237,24 @@ class Distribution:
         )
 
 
+def first_look(families: Sequence[Family], setting: Setting, oracle: Oracle) -> list[Step]:
+    """Attacks and bounds on all inputs in one job."""
+    options, top = BracketOptions(), setting.largest or math.inf
+    starts = [Start(f, 0.0, min(top, f.largest), seed_of(oracle, ())) for f in families]
+    seconds = min(options.quick, setting.budget / 5) * len(starts)
+    return [step for step, _ in look(starts, oracle, setting.tolerance, seconds, options.radii)]
+
+
 def recall(ledger: Ledger, setting: Setting, question: str) -> list[Step]:
     """What is known about a question: all of this run, and the decided part of others for `bracket`.
 
     Time that another run spent does not count against this one's budget, and is not asked for again.
     """
     own = ledger.steps(question, setting.run)
-    if setting.search != "bracket":
+    if setting.search != BRACKET:
         return own
-    known = [s for s in ledger.steps(question) if s.proved is not None or s.distance is not None]
+    others = ledger.steps(question, setting.run, others=True)
+    known = [s for s in others if s.proved is not None or s.distance is not None]
     picked = [max(known, key=lambda s: s.proved or 0.0)] if known else []
     picked += sorted((s for s in known if s.distance is not None), key=lambda s: s.distance or 0.0)[:1]
     return [*(replace(s, kind=KNOWN, elapsed=0.0, seconds=0.0) for s in picked), *own]

@@ -47,6 +47,7 @@ class Step:
     flags: frozenset[Flag] = frozenset()
     elapsed: float = field(default=0.0, repr=False)  # of the whole search, at the end of this step
     reason: str = ""
+    unstable: int | None = None  # values without a sign at the largest radius that was bounded
 
 
 def forget(_: Step) -> None:

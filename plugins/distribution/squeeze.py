@@ -1,10 +1,12 @@
 """The quick look before any query: the largest radius that bounds prove, the closest point attacks find.
 
-Runs as one job in a worker: bounds of many radii are one batch, and so are attacks on many radii.
+Runs as one job in a worker: attacks on many inputs are one batch, and so are bounds of many inputs and radii.
 """
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +14,7 @@ from numpy.typing import NDArray
 
 from verifolio.answer import Verdict, Witness
 from verifolio.attempt import Found
+from verifolio.bounder import Bounder
 from verifolio.budget import Budget
 from verifolio.errors import VerifolioError
 from verifolio.evidence import Bounds
@@ -23,25 +26,40 @@ from verifolio.run import Link
 from .family import Family
 
 Array = NDArray[np.float64]
-ROUNDS = 8
 GAIN = 0.1  # attacks stop when they gain less than this part of the tolerance
-BACK = 0.7  # of the way between both sides
 STOP = 0.9  # of the time; the rest is for judging
+ATTACK = 0.6  # of the time
+PASSES = 3
+CHEAP = 10  # tightness of the bounder that looks first
+QUICK = 0.05  # seconds; a dearer bounder follows where the cheap one took no longer
+PULLS = 8
+ATTACKED = 8  # radii attacked together
 
 
 @dataclass(frozen=True, eq=False)
-class SqueezeTask:
-    """What is known when the job starts: `lower` is proved, `upper` has a witness or is where to look."""
+class Start:
+    """An input and what is known about it: `lower` is proved, `upper` has a witness or is where to look."""
 
     family: Family
     lower: float
     upper: float
-    tolerance: float
     seed: int = 0
+    witness: NDArray[np.float32] | None = None
+
+
+@dataclass(frozen=True, eq=False)
+class SqueezeTask:
+    """Inputs of one network and how many radii of each are bounded together (0: none).
+
+    `again`: also look in another way, because the first one has seen the obvious.
+    """
+
+    starts: tuple[Start, ...]
+    tolerance: float
     cores: int = 1
     device: str = "cpu"
     radii: int = 12
-    start: NDArray[np.float32] | None = None
+    again: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,41 +75,44 @@ class Squeezed:
 
 @dataclass(frozen=True)
 class Proved:
-    """Message: bounds alone prove this radius."""
+    """Message: bounds alone prove this radius around input number `place`."""
 
+    place: int
     radius: float
 
 
-def run_squeeze(task: SqueezeTask, link: Link) -> Squeezed:
-    """The function a worker calls."""
+@dataclass(frozen=True)
+class Near(Found):
+    """Message: a replayed counterexample to input number `place`."""
+
+    place: int = 0
+
+
+def run_squeeze(task: SqueezeTask, link: Link) -> list[Squeezed]:
+    """The function a worker calls; one result per input."""
     import torch
 
     torch.set_num_threads(task.cores)
     try:
         return _Squeeze(task, link).run()
     except VerifolioError as error:
-        return Squeezed(task.lower, error=error)
+        return [Squeezed(s.lower, error=error) for s in task.starts]
 
 
-class _Squeeze:
-    """One job: `lower` grows by proofs, `best` shrinks by replayed points."""
+class _Side:
+    """One input of the job: `lower` grows by proofs, `best` shrinks by replayed points."""
 
-    def __init__(self, task: SqueezeTask, link: Link) -> None:
-        self.task, self.link, self.family = task, link, task.family
-        self.budget = Budget(link.remaining() * STOP, None, task.cores, stop=link.cancelled)
-        self.widest: Query = task.family.query(task.family.largest)
+    def __init__(self, start: Start, place: int, link: Link) -> None:
+        self.start, self.place, self.link, self.family = start, place, link, start.family
+        self.widest: Query = start.family.query(start.family.largest)
         self.template: Problem = self.widest.problems[0]
-        self.lower, self.upper = task.lower, task.upper
+        self.lower, self.upper = start.lower, start.upper
         self.best: Witness | None = None
         self.unstable: int | None = None
-
-    def run(self) -> Squeezed:
-        if self.task.start is not None:
-            self.offer(self.task.start.astype(np.float64))
-        self._attack()
-        reason = self._bound()
-        witness = None if self.best is None else confirm(self.widest, self.best)
-        return Squeezed(self.lower, witness, self.unstable, reason)
+        low, high = self.family.box(0.0)
+        self.centre: Array = (low + high) / 2
+        if start.witness is not None:
+            self.offer(start.witness.astype(np.float64))
 
     def problems(self, radii: Array) -> list[Problem]:
         return [self.family.problem(float(r), self.template) for r in radii]
@@ -105,86 +126,142 @@ class _Squeeze:
         if self.best is None or distance < self.family.distance(self.best.x):
             self.best = found
             self.upper = min(self.upper, distance)
-            self.link.send(Found(found))
+            self.link.send(Near(found, self.place))
         return True
 
-    def _attack(self) -> None:
-        """Attacks at several radii at once, again and again between the last failure and the best point."""
-        from verifolio.attack import AttackSettings, attack_many, unattackable
+    def prove(self, radius: float) -> None:
+        if radius > self.lower:
+            self.lower = radius
+            self.link.send(Proved(self.place, radius))
 
-        if unattackable(self.template) is not None:
-            return
-        failed, count, idle = self.lower, max(4, self.task.radii * 2 // 3), 0
-        for k in range(ROUNDS):
-            span, before = self.upper - failed, self.upper
-            # the first round looks widely; later ones just below the best point
-            radii = failed + span * (np.linspace(0.1, 0.97, count) ** (1.0 if k else 2.0))
-            effort = AttackSettings(rounds=2 + k // 2, restarts=8, steps=40, samples=0, few_inputs=0)
-            results = attack_many(
-                self.problems(radii),
-                lambda _, x: self.offer(x),
-                self.budget.share(self.budget.seconds * 0.6 - self.budget.elapsed),
-                effort,
-                seed=self.task.seed + k,
-                candidates=[] if self.best is None else [self.best.x.astype(np.float64)],
-                device=self.task.device,
-            )
-            self._pull()
-            missed = [r for r, a in zip(radii, results, strict=True) if a.point is None and r < self.upper]
-            failed = max([failed, *missed])
-            gained = before - self.upper
-            idle = 0 if k == 0 or gained >= GAIN * self.task.tolerance else idle + 1
-            if self.upper - failed < GAIN * self.task.tolerance:
-                failed = self.lower + (self.upper - self.lower) * BACK  # failures prove nothing: look again
-            if idle > 1 or self.budget.elapsed > 0.6 * self.budget.seconds or self.budget.expired():
-                return
-
-    def _pull(self) -> None:
+    def pull(self) -> None:
         """Move the best point towards the centre as long as it stays a counterexample."""
         if self.best is None:
             return
-        centre, far = self.widest_centre(), self.best.x.astype(np.float64)
-        low, high = 0.0, 1.0
-        for _ in range(8):
+        far, low, high = self.best.x.astype(np.float64), 0.0, 1.0
+        for _ in range(PULLS):
             middle = (low + high) / 2
-            if self.offer(centre + middle * (far - centre)):
+            if self.offer(self.centre + middle * (far - self.centre)):
                 high = middle
             else:
                 low = middle
 
-    def widest_centre(self) -> Array:
-        lower, upper = self.family.box(0.0)
-        return (lower + upper) / 2
+    def squeezed(self, reason: str) -> Squeezed:
+        witness = None if self.best is None else confirm(self.widest, self.best)
+        return Squeezed(self.lower, witness, self.unstable, reason)
+
+
+class _Squeeze:
+    """One job on all its inputs."""
+
+    def __init__(self, task: SqueezeTask, link: Link) -> None:
+        self.task = task
+        self.budget = Budget(link.remaining() * STOP, None, task.cores, stop=link.cancelled)
+        self.sides = [_Side(s, k, link) for k, s in enumerate(task.starts)]
+        self.gain = GAIN * task.tolerance
+
+    def run(self) -> list[Squeezed]:
+        self._approach()
+        for side in self.sides:
+            if side.best is None or self.task.again:
+                self._attack(side)
+        reason = self._bound() if self.task.radii else ""
+        return [side.squeezed(reason) for side in self.sides]
+
+    def _approach(self) -> None:
+        """The attack that minimises distances; it knows the maximum norm only."""
+        from verifolio.attack import unattackable
+
+        from .nearest import Spot, approach
+
+        sides = [s for s in self.sides if math.isinf(s.family.norm) and unattackable(s.template) is None]
+        if not sides:
+            return
+        ones = np.ones(len(sides[0].centre))
+        spots = [
+            Spot(
+                s.template,
+                s.centre,
+                ones if s.family.std is None else s.family.std,
+                s.upper,
+                None if s.best is None else s.best.x,
+                s.start.seed,
+            )
+            for s in sides
+        ]
+        share = self.budget.share(self.budget.seconds * ATTACK)
+        approach(spots, lambda k, x: sides[k].offer(x), self.gain, share, self.task.device)
+        for side in sides:
+            side.pull()
+
+    def _attack(self, side: _Side) -> None:
+        """Attacks inside balls of several radii at once, the first time widely, then just below the best point."""
+        from verifolio.attack import AttackSettings, attack_many, unattackable
+
+        if unattackable(side.template) is not None:
+            return
+        failed, idle = side.lower, 0
+        for k in range(8):
+            if idle > 1 or self.budget.elapsed > ATTACK * self.budget.seconds or self.budget.expired():
+                return
+            span, before = side.upper - failed, side.upper
+            radii = failed + span * (np.linspace(0.1, 0.97, ATTACKED) ** (1.0 if k else 2.0))
+            results = attack_many(
+                side.problems(radii),
+                lambda _, x: side.offer(x),
+                self.budget.share(self.budget.seconds * ATTACK - self.budget.elapsed),
+                AttackSettings(rounds=2 + k // 2, restarts=8, steps=40, samples=0, few_inputs=0),
+                seed=side.start.seed + k,
+                candidates=[] if side.best is None else [side.best.x.astype(np.float64)],
+                device=self.task.device,
+            )
+            side.pull()
+            missed = [r for r, a in zip(radii, results, strict=True) if a.point is None and r < side.upper]
+            failed = max([failed, *missed])
+            idle = 0 if k == 0 or before - side.upper >= self.gain else idle + 1
+            if side.upper - failed < self.gain:
+                failed = side.lower + (side.upper - side.lower) * 0.7  # failures prove nothing: look again
 
     def _bound(self) -> str:
-        """Two passes over a batch of radii; the zero of the margins says where the second one looks."""
+        """Batches of radii of all inputs, the next one between the last proof and the first failure."""
         from verifolio.registry import installed
 
-        bounder = installed().all_bounders().best(self.template, at_most=10)
-        if bounder is None:
+        template = self.sides[0].template
+        cheap = installed().all_bounders().best(template, at_most=CHEAP)
+        if cheap is None:
             return "no bounder wants this problem"
-        low, high = self.lower, self.upper
-        for _ in range(3):
-            if self.budget.expired() or high - low <= GAIN * self.task.tolerance:
-                break
-            radii = low + (high - low) * np.arange(1, self.task.radii + 1) / (self.task.radii + 1)
-            bounds = bounder.bound(self.problems(radii), self.budget)
-            proved = [float(r) for r, b in zip(radii, bounds, strict=True) if proves(b)]
-            self._count(radii, bounds)
-            if proved:
-                low = max(proved)
-                self.lower = max(self.lower, low)
-                self.link.send(Proved(self.lower))
-            high = min([float(r) for r in radii if r > low], default=high)
+        high = [s.upper for s in self.sides]
+        began = time.monotonic()
+        for _ in range(PASSES):
+            self._pass(cheap, high, self.task.radii)
+        each = (time.monotonic() - began) / PASSES / len(self.sides)
+        dear = installed().all_bounders().best(template)
+        if dear is not None and dear is not cheap and each <= QUICK:
+            self._pass(dear, [s.upper for s in self.sides], self.task.radii // 2)
         return ""
 
-    def _count(self, radii: Array, bounds: list[Bounds]) -> None:
-        """How many neurons may have either sign at the largest radius that was bounded."""
-        if self.unstable is None and len(radii):
-            last = bounds[-1]
-            self.unstable = int(
-                sum(int(((last.lower[i] < 0) & (last.upper[i] > 0)).sum()) for i in last.lower)
-            )
+    def _pass(self, bounder: Bounder, high: list[float], count: int) -> None:
+        """`count` radii of every input that is still open, in one call; `high` moves to the first failure."""
+        live = [k for k, s in enumerate(self.sides) if high[k] - s.lower > self.gain]
+        if not live or self.budget.expired():
+            return
+        steps = np.arange(1, count + 1) / (count + 1)
+        radii = {k: self.sides[k].lower + (high[k] - self.sides[k].lower) * steps for k in live}
+        problems = [p for k in live for p in self.sides[k].problems(radii[k])]
+        found = bounder.bound(problems, self.budget)
+        for place, k in enumerate(live):
+            side, bounds = self.sides[k], found[place * count : (place + 1) * count]
+            if side.unstable is None:
+                side.unstable = undecided(bounds[-1])
+            for radius, one in zip(radii[k], bounds, strict=True):
+                if proves(one):
+                    side.prove(float(radius))
+            high[k] = min([float(r) for r in radii[k] if r > side.lower], default=high[k])
+
+
+def undecided(bounds: Bounds) -> int:
+    """How many bounded values may have either sign."""
+    return int(sum(int(((bounds.lower[i] < 0) & (bounds.upper[i] > 0)).sum()) for i in bounds.lower))
 
 
 def proves(bounds: Bounds) -> bool:

@@ -73,7 +73,7 @@ def cells(row: Row) -> list[str]:
 
 def write_csv(path: Path, rows: Iterable[Row]) -> None:
     """The table, replaced in one step, so that a reader never sees half of it."""
-    _write(path, COLUMNS, [cells(row) for row in rows])
+    write_lines(path, COLUMNS, [cells(row) for row in rows])
 
 
 def write_verona(path: Path, rows: Iterable[Row]) -> None:
@@ -86,10 +86,11 @@ def write_verona(path: Path, rows: Iterable[Row]) -> None:
         for row in rows
         if row.measured
     ]
-    _write(path, VERONA_COLUMNS, shown)
+    write_lines(path, VERONA_COLUMNS, shown)
 
 
-def _write(path: Path, columns: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
+def write_lines(path: Path, columns: Sequence[str], lines: Iterable[Sequence[str]]) -> None:
+    """A table of text, replaced in one step."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)

@@ -20,13 +20,13 @@ import numpy as np
 import pytest
 
 from verifolio.cli.main import run as cli
-from verifolio.data import Dataset
+from verifolio.data import Dataset, load_data
 from verifolio.errors import SoundnessAlarm, UnknownPlugin
 from verifolio.network import Network
 from verifolio.oracle import Oracle
 from verifolio.plugins.distribution import run as running
 from verifolio.plugins.distribution.ledger import Ledger
-from verifolio.plugins.distribution.run import Distribution, Setting, make_items
+from verifolio.plugins.distribution.run import Distribution, Setting, make_family, make_items
 from verifolio.plugins.distribution.search import Critical, Question, Status
 from verifolio.plugins.distribution.table import COLUMNS, Row, read_csv, write_csv, write_verona
 
@@ -122,6 +122,65 @@ def test_killed_at_any_moment_it_continues(tmp_path: Path) -> None:
     assert [r.image_id for r in rows] == list(range(4))
     kept = {r.image_id: r.seconds for r in rows}
     assert all(kept[i] == pytest.approx(s, abs=1e-3) for i, s in done)
+
+
+class Killed(BaseException):
+    """The process is gone."""
+
+
+class Mortal(Ledger):
+    """A ledger whose process dies just before its n-th write."""
+
+    def __init__(self, path: Path, writes: int) -> None:
+        super().__init__(path)
+        self.writes = writes
+
+    def _write(self, sql: str, values: tuple[object, ...]) -> None:
+        if self.writes == 0:
+            raise Killed
+        self.writes -= 1
+        super()._write(sql, values)
+
+
+def test_a_run_ends_the_same_wherever_it_was_killed(tmp_path: Path) -> None:
+    """Every boundary between two writes is a place to die; each session then continues from the file."""
+    network, digits = Network.load(DENSE), load_data("digits:test")
+    setting = Setting(tolerance=5e-3)
+
+    def session(path: Path, writes: int) -> list[Row]:
+        items = make_items([network], [(digits, range(3))])
+        with Oracle(executor="inline") as oracle, Mortal(path, writes) as ledger:
+            return Distribution(setting, items, oracle, ledger).run()
+
+    whole = [(r.lower, r.upper, r.status, r.queries) for r in session(tmp_path / "whole.db", 1000)]
+    assert all(status is Status.CLOSED for _, _, status, _ in whole)
+    sessions = 0
+    for lives in (1, 2, 3, 5):
+        path, rows = tmp_path / f"{lives}.db", None
+        while rows is None:
+            sessions += 1
+            try:
+                rows = session(path, lives + 1)  # one write says that a session began
+            except Killed:
+                continue
+        assert [(r.lower, r.upper, r.status, r.queries) for r in rows] == whole
+    print(f"{sessions} sessions")
+
+
+def test_neighbours_are_looked_at_in_one_job(tmp_path: Path) -> None:
+    """The first look at several inputs finds what single looks find, and costs each its share."""
+    network, digits = Network.load(DENSE), load_data("digits:test")
+    setting = Setting(tolerance=0.5)  # nothing is left to do after the look
+    with Oracle(executor="inline") as oracle, Ledger(tmp_path / "run.db") as ledger:
+        rows = Distribution(setting, make_items([network], [(digits, range(3))]), oracle, ledger).run()
+        steps = [s for k in range(3) for s in ledger.steps(make_family(setting, network, digits, k, "").key)]
+        for k, row in enumerate(rows):
+            items = make_items([network], [(digits, [k])])
+            with Ledger(tmp_path / f"{k}.db") as other:
+                (alone,) = Distribution(setting, items, oracle, other).run()
+            assert (alone.lower, alone.upper) == pytest.approx((row.lower, row.upper), rel=1e-2)
+    assert [s.kind for s in steps] == ["squeeze"] * 3
+    assert len({s.seconds for s in steps}) == 1
 
 
 def test_a_smaller_tolerance_starts_from_what_is_known(plane: Network, tmp_path: Path) -> None:
