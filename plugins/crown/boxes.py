@@ -27,7 +27,8 @@ except ImportError:
 Array = NDArray[np.float64]
 MAX_KERNEL_INPUTS = 128
 MAX_KERNEL_NEURONS = 4000
-MAX_TIGHTENED = 8000  # with more neurons, intervals inside and one backward pass per box
+MAX_FORWARD = 16  # with more inputs, forward bounds cost more than they give
+MAX_TIGHTENED = 8000  # without them and with more neurons, no backward bounds but for the condition's rows
 
 
 @dataclass
@@ -116,7 +117,9 @@ class TensorEngine:
         self.problem, self.budget = problem, budget
         self.space = Space(torch.float64, device)
         self.program = Program(problem.graph, self.space)
-        self.effort = Effort(tighten=problem.graph.neurons <= MAX_TIGHTENED, elements=elements)
+        wide = int((problem.domain.upper > problem.domain.lower).sum())
+        few, small = wide <= MAX_FORWARD, problem.graph.neurons <= MAX_TIGHTENED
+        self.effort = Effort(tighten=few or small, forward=few, elements=elements)
         n, m = problem.graph.input_size, problem.graph.output_size
         parts = [dense_rows(rows, n, m) for rows in problem.disjuncts]
         self.on_inputs, self.on_outputs = (

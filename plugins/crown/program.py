@@ -134,13 +134,13 @@ class Program:
             for (low, high), c in zip(inputs, centres, strict=True)
         ]
         magnitudes = [torch.maximum(low.abs(), high.abs()) for low, high in inputs]
-        noise = self._noise(layer, magnitudes)
+        noise = self.noise_of(layer, magnitudes)
         centre, radius = layer.forward(*centres), layer.spread(*radii)
         if node in self.charged:
             state.noise[node] = noise
         state.interval[node] = (centre - radius - noise, centre + radius + noise)
 
-    def _noise(self, layer: Layer, magnitudes: list[Tensor]) -> Tensor:
+    def noise_of(self, layer: Layer, magnitudes: list[Tensor]) -> Tensor:
         size = layer.spread(*magnitudes)
         noise = self.gamma(layer.terms) * size + torch.finfo(self.space.dtype).tiny
         constant = layer.constant()

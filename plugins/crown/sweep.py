@@ -10,6 +10,7 @@ from torch import Tensor
 
 from verifolio.budget import Budget
 from verifolio.plugins.crown.adam import Adam
+from verifolio.plugins.crown.forward import Forms
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.region import Region
 from verifolio.plugins.crown.relax.base import Interval
@@ -19,17 +20,18 @@ from verifolio.plugins.crown.relax.base import Interval
 class Effort:
     """How hard to try.
 
-    `tighten`: backward bounds for intermediate neurons; `steps`: gradient steps on every neuron's own slopes;
-    `elements`: memory of one pass.
+    `tighten`: backward bounds for intermediate neurons; `forward`: linear bounds from the inputs, before that;
+    `steps`: gradient steps on every neuron's own slopes; `elements`: memory of one pass.
     """
 
     tighten: bool = True
+    forward: bool = False
     steps: int = 0
     elements: int = 1 << 22  # larger temporaries leave the caches
 
 
 PLAIN = Effort()
-TRIED = 32  # neurons of a layer whose slopes are optimised first
+TRIED = 32  # neurons of a layer that are bounded first where intervals are good already
 WORTHWHILE = 0.03  # part of their width that must go, or the layer's other neurons are left alone
 
 
@@ -45,11 +47,14 @@ def sweep(
     `known` holds intervals that are valid already; past the budget's end nothing more is tightened.
     """
     state = program.enter(region)
+    forms = Forms(program, state) if effort.forward else None
     for node in range(1, program.graph.output + 1):
         program.forward(state, node)
         if known is not None and node in known:
             state.interval[node] = tighter(state.interval[node], known[node])
         program.relax(state, node)  # before refining it: a nonlinear node's own bounds use its own lines
+        if forms is not None:
+            forms.add(node)
         in_time = budget is None or not budget.expired()
         if effort.tighten and in_time and node in program.before and program.mixing[node] > 1:
             refine(program, state, node, effort, budget)
@@ -72,7 +77,8 @@ def refine(program: Program, state: State, node: int, effort: Effort, budget: Bu
     low, high = low.expand(batch, -1).clone(), high.expand(batch, -1).clone()
     widest = max(program.sizes[: node + 1])
     step = max(1, effort.elements // (2 * batch * widest))
-    for chunk in _chunks(wanted, step, TRIED if effort.steps else step):
+    unsure = effort.steps > 0 or effort.forward  # the intervals are good already
+    for chunk in _chunks(wanted, step, TRIED if unsure else step):
         if budget is not None and budget.expired():
             break
         rows = torch.zeros(1, 2 * len(chunk), program.sizes[node], dtype=low.dtype, device=low.device)
@@ -84,7 +90,7 @@ def refine(program: Program, state: State, node: int, effort: Effort, budget: Bu
         low[:, chunk] = torch.fmax(low[:, chunk], bound[:, : len(chunk)])
         high[:, chunk] = torch.fmin(high[:, chunk], -bound[:, len(chunk) :])
         gain = 1 - ((high[:, chunk] - low[:, chunk]) / before.clamp(min=1e-30)).nan_to_num(1.0).mean()
-        if effort.steps and gain < WORTHWHILE:
+        if unsure and gain < WORTHWHILE:
             break
     state.interval[node] = torch.minimum(low, high), torch.maximum(low, high)
 

@@ -145,6 +145,13 @@ MAKES: dict[str, Make] = {
 }
 
 
+EFFORTS = (
+    Effort(tighten=False),
+    Effort(),
+    Effort(tighten=False, forward=True),
+    Effort(forward=True),
+    Effort(steps=2),
+)
 CASES = [(name, r) for name in MAKES if name not in FUNCTIONS for r in (1e-7, 0.5)]
 CASES += [(name, 0.5) for name in FUNCTIONS]
 
@@ -174,7 +181,7 @@ def test_every_node_and_row(name: str, dtype: torch.dtype, radius: float) -> Non
     for domain in domains(2, radius).values():
         region = Region.of([domain], space)
         values = evaluate(graph, sample(domain, 100))
-        for effort in (Effort(tighten=False), Effort(), Effort(steps=2))[: 2 if name in FUNCTIONS else 3]:
+        for effort in EFFORTS[: 3 if name in FUNCTIONS else 5]:
             with torch.no_grad():
                 state = sweep(program, region, effort)
                 bound = program.lower(state, graph.output, space.tensor(rows)[None])[0].double().numpy()
@@ -220,6 +227,29 @@ def test_stored_errors_are_believed(dtype: torch.dtype) -> None:
         least = bias - np.abs(weight).sum(1)
         assert (least >= bound).all()
         assert (least >= state.interval[1][0][0].double().numpy()).all()
+
+
+def test_forward_bounds_beat_intervals_and_agree_on_affine_networks() -> None:
+    """On what is affine, forms lose nothing; elsewhere they are no wider than intervals, mostly far narrower."""
+    domain = domains(1, 0.3)["box"]
+    for name in ("dense", "conv", "residual"):
+        graph = network(name)
+        program = Program(graph, Space(torch.float64))
+        region = Region.of([domain], program.space)
+        plain, linear = (sweep(program, region, Effort(tighten=False, forward=f)) for f in (False, True))
+        widths = [
+            float((high - low).sum()) for low, high in (s.interval[graph.output] for s in (plain, linear))
+        ]
+        assert widths[1] < 0.8 * widths[0]
+    builder = GraphBuilder(N)
+    rng = np.random.default_rng(0)
+    graph = builder.finish(dense(rng, builder, dense(rng, builder, 0, 20), 1))
+    program = Program(graph, Space(torch.float64))
+    state = sweep(program, Region.of([domain], program.space), Effort(tighten=False, forward=True))
+    low, high = state.interval[graph.output]
+    first, second = (node.op.weight for node in graph.nodes[1:3])  # type: ignore[attr-defined]
+    truth = np.abs(second @ first) @ (domain.upper - domain.lower)
+    assert float(high - low) == pytest.approx(float(truth[0]))
 
 
 def test_known_bounds_of_another_domain_are_not_used() -> None:
