@@ -14,10 +14,8 @@ from scipy.optimize import linprog
 
 from verifolio.graph import Constant, Graph, Relu
 from verifolio.graph.matrix import linear_part, offset
-from verifolio.plugins.crown.layers import Space
-from verifolio.plugins.crown.optimise import Dual, evaluate
-from verifolio.plugins.crown.program import Program, State
-from verifolio.plugins.crown.region import Region
+from verifolio.plugins.crown.ascent import Variables
+from verifolio.plugins.crown.program import State
 from verifolio.plugins.crown.root import Root
 from verifolio.plugins.crown.subproblems import Subproblems
 
@@ -29,19 +27,14 @@ class LeafSolver:
     """Decides leaves of the search on one (compressed, piecewise-linear) root."""
 
     def __init__(self, root: Root) -> None:
-        self.root, self.graph = root, root.program.graph
-        self.program = Program(self.graph, Space(torch.float64, str(root.program.space.device)))
-        region = root.state.region
-        balls = region.balls
-        if balls is not None:
-            balls = type(balls)(balls.centre.double(), balls.radius.double(), balls.norm)
-        self.region = Region(region.lower.double(), region.upper.double(), balls)
+        self.root, self.graph = root.double(), root.program.graph
 
-    def solve(self, leaf: Subproblems) -> tuple[bool, Array | None]:
-        """(proved impossible, candidate point) of a single subproblem."""
+    def solve(self, leaf: Subproblems) -> tuple[Variables | None, Array | None]:
+        """(the variables that prove it impossible, candidate point) of a single subproblem."""
         signs = {p: s[0].cpu().numpy() for p, s in self.root.signs(leaf.phase).items()}
         fixed, rows, rhs = self._system(signs, leaf)
-        low, high = (t[0].cpu().numpy() for t in (self.region.lower, self.region.upper))
+        region = self.root.state.region
+        low, high = (t[0].cpu().numpy() for t in (region.lower, region.upper))
         count = rows[0].shape[0]
         matrix = np.block([[rows[0], -np.ones((count, 1))], [fixed[0], np.zeros((len(fixed[0]), 1))]])
         limits = np.concatenate([rhs - rows[1], -fixed[1]])
@@ -49,67 +42,40 @@ class LeafSolver:
         bounds = [*zip(low, high, strict=True), (None, None)]
         found = linprog(cost, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs")
         if found.status not in (0, 2):
-            return False, None
+            return None, None
         if (
             found.status == 2
         ):  # the fixed phases alone contradict each other: minimise their violation instead
-            return self._prove_infeasible(leaf, signs, fixed, low, high), None
+            return self._prove_infeasible(leaf, fixed, low, high), None
         duals = -np.asarray(found.ineqlin.marginals)
         point = np.clip(np.asarray(found.x)[:-1], low, high)
-        return self._proves(leaf, signs, duals[:count], duals[count:]), point
+        return self._proves(leaf, duals[:count], duals[count:]), point
 
     def _prove_infeasible(
-        self,
-        leaf: Subproblems,
-        signs: Signs,
-        fixed: tuple[Array, Array],
-        low: Array,
-        high: Array,
-    ) -> bool:
+        self, leaf: Subproblems, fixed: tuple[Array, Array], low: Array, high: Array
+    ) -> Variables | None:
         matrix = np.c_[fixed[0], -np.ones(len(fixed[0]))]
         bounds = [*zip(low, high, strict=True), (None, None)]
         found = linprog(
             np.r_[np.zeros(len(low)), 1.0], A_ub=matrix, b_ub=-fixed[1], bounds=bounds, method="highs"
         )
         if found.status != 0 or found.fun is None or not found.fun > 0:
-            return False
+            return None
         duals = -np.asarray(found.ineqlin.marginals)
         size = self.root.goal.rhs.shape[1]
         low_rows, high_rows = self.root.state.interval[self.graph.output]
         span = 1.0 + float(torch.maximum(low_rows.abs(), high_rows.abs()).max())
         # large multipliers outweigh whatever the output rows contribute
-        return self._proves(leaf, signs, np.full(size, 1.0 / size), duals * (1e3 * span / found.fun))
+        return self._proves(leaf, np.full(size, 1.0 / size), duals * (1e3 * span / found.fun))
 
-    @torch.no_grad()
-    def _proves(self, leaf: Subproblems, signs: Signs, mix: Array, duals: Array) -> bool:
-        """Whether the bound with these multipliers is positive, all rounding included."""
-        beta, start = {}, 0
-        for p, sign in signs.items():
-            count = int((sign != 0).sum())
-            value = np.zeros(len(sign))
-            value[sign != 0] = np.maximum(duals[start : start + count], 0)
-            beta[p] = torch.as_tensor(value[None])
-            start += count
-        state = self._state(signs)
-        goal = self.root.goal.pick(leaf.disjunct)
-        wide = type(goal)(goal.rows.double(), None, goal.rhs.double(), goal.mixable)
-        tensors = {p: torch.as_tensor(s[None].astype(np.float64)) for p, s in signs.items()}
-        dual = Dual({}, beta, torch.as_tensor(np.maximum(mix, 0)[None]))
-        return bool((evaluate(self.program, state, wide, tensors, dual).margin > 0).any())
-
-    def _state(self, signs: Signs) -> State:
-        state = self.program.enter(self.region)
-        for node in range(1, self.graph.output + 1):
-            self.program.forward(state, node)
-            if node in self.program.before:
-                low, high = (t[:1].double() for t in self.root.state.interval[node])
-                if node in signs:
-                    sign = torch.as_tensor(signs[node][None])
-                    low = torch.where(sign > 0, low.clamp(min=0), low)
-                    high = torch.where(sign < 0, high.clamp(max=0), high)
-                state.interval[node] = (low, high)
-            self.program.relax(state, node)
-        return state
+    def _proves(self, leaf: Subproblems, mix: Array, duals: Array) -> Variables | None:
+        """Variables with these multipliers, if the bound is positive, all rounding included."""
+        beta = torch.zeros(leaf.phase.shape, dtype=torch.float64, device=leaf.phase.device)
+        beta[leaf.phase != 0] = torch.as_tensor(np.maximum(duals, 0), device=beta.device)
+        weights = torch.as_tensor(np.maximum(mix, 0)[None], device=beta.device)
+        variables = Variables(torch.zeros_like(beta), beta, weights)
+        margin = self.root.prove(leaf.disjunct, leaf.phase, variables).margin
+        return variables if bool((margin > 0).any()) else None
 
     def _system(
         self, signs: Signs, leaf: Subproblems

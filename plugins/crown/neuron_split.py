@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,10 +11,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from verifolio.answer import Outcome
+from verifolio.answer import Outcome, Verdict
 from verifolio.plugins.crown.ascent import Ascended, Variables, ascend
 from verifolio.plugins.crown.assault import Assault
 from verifolio.plugins.crown.branching import CANDIDATES, pick_by_trial, rank
+from verifolio.plugins.crown.certificate import Ledger
 from verifolio.plugins.crown.condensed import Condensed
 from verifolio.plugins.crown.input_split import Violation
 from verifolio.plugins.crown.layers import Space
@@ -50,13 +53,17 @@ class NeuronSplit:
         else:
             points = Points(self.problem, self.context, self.root)
             net = self.root.condensed
-            outcome = (
-                self._bounds_alone(points)
-                if net is None
-                else Search(self.root, net, points, self.context, self.options).run()
-            )
+            outcome = self._bounds_alone(points) if net is None else self._search(points, net)
         if outcome.verdict.decided and outcome.point is None:
             self.context.evidence.add_refuted(self.problem, self.problem.domain)
+        return outcome
+
+    def _search(self, points: Points, net: Condensed) -> Outcome:
+        search = Search(self.root, net, points, self.context, self.options)
+        outcome = search.run()
+        if self.options.certificate and outcome.verdict is Verdict.UNSAT:
+            stats = {**outcome.stats, "certificate": search.save(self.problem)}
+            return replace(outcome, stats=stats)
         return outcome
 
     def _bounds_alone(self, points: Points) -> Outcome:
@@ -107,6 +114,7 @@ class Search:
         self.stack: list[Subproblems] = []
         self.domains, self.stuck = 0, 0
         self.reserve = 0.0
+        self.ledger = Ledger(options.memory if options.certificate else 0)
 
     def run(self) -> Outcome:
         items, point = self._bound(self._first(), ROOT_ITERATIONS)
@@ -123,6 +131,14 @@ class Search:
             reason = f"{self.stuck} leaves without unstable neurons stay open after {self.domains} domains"
             return Outcome.unknown(reason, stats=self._stats())
         return Outcome.proved(stats={**self._stats(), "by": "search" if self.domains else "optimised bounds"})
+
+    def save(self, problem: Problem) -> str:
+        """Write the certificate of a finished search; says what came of it."""
+        if self.ledger.full:
+            return f"not written: it outgrew {self.options.memory} bytes"
+        path = Path(self.options.certificate)
+        self.ledger.save(path, problem, self.options.steps, self.options.memory // 64)
+        return str(path)
 
     def _first(self) -> Subproblems:
         """One subproblem per open goal, nothing fixed; its weights favour the row that is nearest to a proof."""
@@ -162,10 +178,13 @@ class Search:
     def _finish(self, leaves: Subproblems) -> Array | None:
         """Decide subproblems that have nothing left to split; those that stay open are counted."""
         for k in range(len(leaves)):
-            proved, point = self.leaves.solve(leaves.pick(slice(k, k + 1)))
-            if not proved and point is not None and self.context.check(point):
+            leaf = leaves.pick(slice(k, k + 1))
+            proof, point = self.leaves.solve(leaf)
+            if proof is not None:
+                self.ledger.add(leaf, proof)
+            elif point is not None and self.context.check(point):
                 return point
-            self.stuck += not proved
+            self.stuck += proof is None
         return None
 
     def _rows(self, items: Subproblems) -> Tensor:
@@ -186,6 +205,9 @@ class Search:
         lost = (found.margin - margin).nan_to_num(0.0, 0.0, 0.0)
         self.reserve = RESERVE * float(lost.max())
         left = open_goals(result.margin)
+        if self.options.certificate:
+            closed = (margin > 0).nonzero()[:, 0]
+            self.ledger.add(items.pick(closed), found.best.pick(closed))
         if not len(left):
             return items.pick(left), None
         items, rest = items.pick(left), found.pick(left)

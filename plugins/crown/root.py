@@ -16,7 +16,7 @@ from verifolio.plugins.crown.condensed import Condensed
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.optimise import Dual, Goal, Result, evaluate
 from verifolio.plugins.crown.program import Program, State
-from verifolio.plugins.crown.region import Region, shrunk_box
+from verifolio.plugins.crown.region import Balls, Region, shrunk_box
 from verifolio.plugins.crown.relax.base import Interval
 from verifolio.plugins.crown.sweep import Effort, sweep
 from verifolio.problem import Problem, dense_rows
@@ -52,6 +52,19 @@ class Root:
                 high = torch.where(signs[p] < 0, high.clamp(max=0), high)
             interval[p] = (low, high)
         return State(self.state.region, interval, self.state.noise)
+
+    @torch.no_grad()
+    def double(self) -> Root:
+        """The same root in float64, on the same graph with the same intervals."""
+        program = Program(self.program.graph, Space(torch.float64, str(self.program.space.device)))
+        region, balls = self.state.region, self.state.region.balls
+        if balls is not None:
+            balls = Balls(balls.centre.double(), balls.radius.double(), balls.norm)
+        region = Region(region.lower.double(), region.upper.double(), balls)
+        known = {p: (low.double(), high.double()) for p, (low, high) in self.state.interval.items()}
+        state = sweep(program, region, Effort(tighten=False), known=known)
+        goal = Goal(self.goal.rows.double(), None, self.goal.rhs.double(), self.goal.mixable)
+        return Root(program, state, goal, self.disjuncts, self.bounds)
 
     @torch.no_grad()
     def prove(self, disjunct: Tensor, phase: Tensor, variables: Variables) -> Result:

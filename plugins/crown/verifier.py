@@ -21,13 +21,17 @@ Search = Callable[[Problem, Context], Outcome]
 
 @dataclass(frozen=True)
 class CrownOptions:
-    """`split`: what to branch on; `none` is the incomplete mode. `batch`: boxes or domains bounded together."""
+    """`split`: what to branch on; `none` is the incomplete mode. `batch`: boxes or domains bounded together.
+
+    `certificate`: a file for what proves the end of a search on neurons, see `certificate.check`.
+    """
 
     split: Literal["auto", "input", "neuron", "none"] = "auto"
     batch: int = 0
     iterations: int = 12
     steps: int = 10
     memory: int = 1 << 30
+    certificate: str = ""
 
 
 class Crown(Verifier):

@@ -1,0 +1,108 @@
+"""What proves the end of a search on neurons: every closed subproblem with its phases and the variables of its bound.
+
+`check` needs no search. It computes the root's bounds anew, sees that the subproblems cover every phase of every open
+disjunct, and proves each bound in float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from verifolio.budget import Budget
+from verifolio.errors import InputError
+from verifolio.plugins.crown.ascent import Variables
+from verifolio.plugins.crown.layers import Space
+from verifolio.plugins.crown.root import bound_root
+from verifolio.plugins.crown.subproblems import Subproblems
+from verifolio.problem import Problem
+
+FIELDS = ("disjunct", "phase", "alpha", "beta", "mix")
+AT_ONCE = 512
+Phases = NDArray[np.int8]
+
+
+@dataclass
+class Ledger:
+    """Closed subproblems as they come; one that outgrows its room (bytes) is dropped, and says so."""
+
+    room: int
+    parts: dict[str, list[Tensor]] = field(default_factory=lambda: {name: [] for name in FIELDS})
+    size: int = 0
+
+    @property
+    def full(self) -> bool:
+        return self.size > self.room
+
+    def add(self, items: Subproblems, variables: Variables) -> None:
+        """Subproblems and the variables with which each was proved."""
+        if self.full or not len(items):
+            return
+        held = (items.disjunct, items.phase, variables.alpha, variables.beta, variables.mix)
+        for name, part in zip(FIELDS, held, strict=True):
+            kept = part if part.dtype in (torch.int8, torch.int64) else part.double()
+            self.parts[name].append(kept.cpu())
+            self.size += kept.numel() * kept.element_size()
+        if self.full:
+            self.parts = {name: [] for name in FIELDS}
+
+    def save(self, path: Path, problem: Problem, steps: int, elements: int) -> None:
+        """Write the certificate of a finished search, with the effort that its root took."""
+        arrays: dict[str, Any] = {
+            name: torch.cat(p).numpy() if p else np.zeros(0) for name, p in self.parts.items()
+        }
+        key = (problem.graph.sha256, problem.condition_sha256, problem.domain.sha256)
+        with path.open("wb") as file:
+            np.savez(file, key=np.array(key), effort=np.array([steps, elements]), **arrays)
+
+
+def check(problem: Problem, path: Path) -> str | None:
+    """Why the file does not prove the problem impossible; None: it does."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            held = {name: file[name] for name in (*FIELDS, "key", "effort")}
+    except (OSError, ValueError, KeyError) as error:
+        raise InputError(str(path), "a certificate of crown", str(error)) from error
+    if tuple(held["key"]) != (problem.graph.sha256, problem.condition_sha256, problem.domain.sha256):
+        return "it is about another network, condition or input set"
+    steps, elements = (int(v) for v in held["effort"])
+    root = bound_root(problem, Space(torch.float32), steps, elements, Budget())
+    if not len(root.disjuncts):
+        return None
+    if root.condensed is None or held["phase"].shape[1:] != (root.condensed.kept,):
+        return "the root's bounds leave other neurons open on this machine"
+    for d in range(len(root.disjuncts)):
+        if not covers(held["phase"][held["disjunct"] == d]):
+            return f"its subproblems do not cover disjunct {int(root.disjuncts[d])}"
+    exact = root.double()
+    tensors = {name: torch.as_tensor(held[name]) for name in FIELDS}
+    for part in torch.arange(len(tensors["disjunct"])).split(AT_ONCE):
+        variables = Variables(*(tensors[name][part] for name in ("alpha", "beta", "mix")))
+        margin = exact.prove(tensors["disjunct"][part], tensors["phase"][part], variables).margin[:, 0]
+        if not bool((margin > 0).all()):
+            return f"{int((~(margin > 0)).sum())} of its bounds are not positive"
+    return None
+
+
+def covers(phases: Phases) -> bool:
+    """Whether every assignment of phases agrees with a row: split on a neuron that all rows fix, both ways."""
+    groups = [(phases, np.zeros(phases.shape[1], bool))]
+    while groups:
+        rows, done = groups.pop()
+        if not len(rows):
+            return False
+        if ((rows == 0) | done).all(1).any():  # nothing more is asked of some row
+            continue
+        fixed = np.flatnonzero((rows != 0).all(0) & ~done)
+        if not len(fixed):
+            return False
+        after = done.copy()
+        after[fixed[0]] = True
+        groups += [(rows[rows[:, fixed[0]] == sign], after) for sign in (1, -1)]
+    return True

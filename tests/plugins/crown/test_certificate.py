@@ -1,0 +1,91 @@
+"""A finished search leaves a certificate that proves itself, and only itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from verifolio.answer import Verdict
+from verifolio.budget import Budget
+from verifolio.errors import InputError
+from verifolio.plugins.crown.certificate import check, covers
+from verifolio.plugins.crown.verifier import Crown, CrownOptions
+from verifolio.problem import Domain, Problem
+from verifolio.testing.generate import Shape, random_graph
+from verifolio.testing.trial import evaluate, sample
+from verifolio.verifier import Context
+from verifolio.vnnlib import make_rows
+
+
+def searched(tmp_path: Path, seed: int) -> tuple[Problem, Path, int]:
+    """A condition that bounds alone do not refute, and the certificate of the search that does."""
+    graph = random_graph(np.random.default_rng(seed), Shape("dense", inputs=4, width=10, depth=3))
+    domain = Domain(-np.ones(4), np.ones(4))
+    values = evaluate(graph, sample(domain, 2000))[graph.output][:, 0]
+    path = tmp_path / f"{seed}.npz"
+    for share in (0.02, 0.1, 0.3, 1.0):
+        rhs = float(values.min() - share * np.ptp(values))
+        problem = Problem(graph, domain, (make_rows([({4: 1.0}, rhs)]), make_rows([({4: 1.0}, rhs - 0.1)])))
+        crown = Crown(CrownOptions(split="neuron", certificate=str(path)))
+        outcome = crown.run(problem, Context(Budget(20.0)))
+        if outcome.verdict is Verdict.UNSAT:
+            return problem, path, int(outcome.stats["domains"])
+    pytest.fail("nothing was proved")
+
+
+def test_certificates_prove_and_tampered_ones_do_not(tmp_path: Path) -> None:
+    splits = 0
+    for seed in range(4):
+        problem, path, domains = searched(tmp_path, seed)
+        if not domains:
+            continue
+        splits += domains
+        assert check(problem, path) is None
+        with np.load(path) as file:
+            held = dict(file)
+        for name, change, complaint in (
+            ("phase", lambda p: -p, "not positive"),
+            ("beta", lambda b: 0 * b, "not positive"),
+            ("disjunct", lambda d: d + 1, "cover"),
+            ("phase", lambda p: p[:, 1:], "other neurons"),
+            ("key", lambda k: k[::-1], "another network"),
+        ):
+            np.savez(tmp_path / "bad.npz", **{**held, name: change(held[name])})
+            assert complaint in (check(problem, tmp_path / "bad.npz") or "")
+        short = {name: held[name] if name in ("key", "effort") else held[name][1:] for name in held}
+        np.savez(tmp_path / "bad.npz", **short)
+        assert "cover" in (check(problem, tmp_path / "bad.npz") or "")
+    assert splits > 10
+
+
+def test_what_is_no_certificate_is_said_to_be_none(tmp_path: Path) -> None:
+    problem, path, _ = searched(tmp_path, 0)
+    path.write_bytes(b"not a certificate")
+    with pytest.raises(InputError, match="certificate"):
+        check(problem, path)
+
+
+@pytest.mark.parametrize(
+    ("phases", "complete"),
+    [
+        ([[0, 0]], True),
+        ([[1, 0], [-1, 0]], True),
+        ([[1, 0], [-1, 1], [-1, -1]], True),
+        ([[1, 1], [-1, 1], [-1, -1]], False),
+        ([[1, 0], [0, -1]], False),
+        ([], False),
+    ],
+)
+def test_cover(phases: list[list[int]], complete: bool) -> None:
+    assert covers(np.array(phases, np.int8).reshape(-1, 2)) is complete
+
+
+def test_room_is_kept(tmp_path: Path) -> None:
+    problem, path, _ = searched(tmp_path, 1)
+    path.unlink()
+    crown = Crown(CrownOptions(split="neuron", certificate=str(path), memory=1024))
+    outcome = crown.run(problem, Context(Budget(20.0)))
+    assert outcome.verdict is Verdict.UNSAT and "outgrew" in str(outcome.stats["certificate"])
+    assert not path.exists()
