@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from types import TracebackType
 from typing import Any, ClassVar
 
 from verifolio.run import Job, Result
+
+MANY_CORES = 8  # more are of little use for one query unless it is asked for
 
 
 @dataclass(frozen=True)
@@ -59,6 +62,13 @@ class Executor(ABC):
     def wait(self, handles: Sequence[Handle], timeout: float | None = None) -> list[Handle]:
         """The handles that have ended; blocks until there is one, or until `timeout` seconds have passed."""
 
+    def share(self, queries: int, cores: int = 0) -> int:
+        """How many cores each of several queries at a time may use: `cores`, or an equal part of what is here.
+
+        It is told before the first job, so that an executor on several machines can divide them accordingly.
+        """
+        return cores or max(1, min(usable_cores() // queries, MANY_CORES))
+
     def warm(self, wait: bool = False) -> None:
         """Begin what takes time to start, and perhaps wait for it; the default has nothing to begin."""
         return
@@ -74,3 +84,8 @@ class Executor(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def usable_cores() -> int:
+    """The cores of this machine that this process may run on."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

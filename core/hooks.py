@@ -7,7 +7,7 @@ keeps the command line quick; `verifolio.registry.installed()` also has their cl
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cache
 from importlib import metadata
 from typing import TYPE_CHECKING
@@ -85,3 +85,15 @@ def executors() -> Registry[Executor]:
     registry: Registry[Executor] = Registry("executor")
     modules().call("register_executors", registry=registry)
     return registry
+
+
+def make_executor(spec: str, workers: int = 1, device: str = "cpu") -> Executor:
+    """The executor `NAME` or `NAME@ADDRESS`; one that has an option for devices is told the device."""
+    from verifolio.options import build_options
+
+    name, _, address = spec.partition("@")
+    cls = executors().get(name)
+    given: dict[str, object] = {"address": address} if address else {}
+    if device != "cpu" and any(f.name == "device" for f in fields(cls.Options)):
+        given["device"] = device
+    return cls(workers, build_options(cls.Options, given, f"executor {name}") if given else None)

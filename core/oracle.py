@@ -18,7 +18,7 @@ from verifolio.closest import Closest, find_closest, minimiser
 from verifolio.conflict import raise_alarm
 from verifolio.evidence import Evidence
 from verifolio.executor import Executor
-from verifolio.hooks import executors, manager
+from verifolio.hooks import make_executor, manager
 from verifolio.knowledge import Knowledge
 from verifolio.portfolio import Portfolio, choose
 from verifolio.problem import Ball
@@ -104,8 +104,8 @@ class Oracle:
         if isinstance(executor, Executor):
             self.executor, self._owned = executor, False
         else:
-            made = executors().get(executor or "process")
-            self.executor, self._owned = made((workers or 1) * width), True
+            made = make_executor(executor or "process", (workers or 1) * width, device)
+            self.executor, self._owned = made, True
         self.concurrency = workers or max(1, self.executor.workers // width)
         self._threads = ThreadPoolExecutor(self.concurrency, "oracle")
         self._cache: dict[str, tuple[Answer, float]] = {}

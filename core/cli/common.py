@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Annotated
@@ -14,8 +13,7 @@ if TYPE_CHECKING:
     from verifolio.oracle import Oracle
     from verifolio.portfolio import Portfolio
 
-LANES = 64  # members that may run at a time; workers only start when there is work for them
-MANY_CORES = 8  # more are of little use for one query unless it is asked for
+LANES = 64  # members of a query that may run at a time; workers only start when there is work for them
 
 VerifierName = Annotated[str, typer.Option("--verifier", help="Use this verifier alone.")]
 PortfolioFile = Annotated[str, typer.Option("--portfolio", help="A portfolio file (YAML).")]
@@ -35,7 +33,10 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 StoreFile = Annotated[
     str, typer.Option("--store", help="Look answers up here first, and keep them (SQLite).")
 ]
-ExecutorName = Annotated[str, typer.Option("--executor", help="Where verifiers run: process, inline, ...")]
+ExecutorName = Annotated[str, typer.Option("--executor", help="Where verifiers run: process, inline, ray.")]
+Address = Annotated[
+    str, typer.Option("--address", help="HOST:PORT of the cluster, for an --executor that runs on one.")
+]
 Device = Annotated[str, typer.Option("--device", help="Where tensors live.")]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Queries at a time.")]
 
@@ -56,10 +57,11 @@ def open_oracle(
     alarm: bool = True,
 ) -> Iterator[Oracle]:
     """The oracle that the common options describe; its workers start while the caller imports and parses."""
-    from verifolio.hooks import executors
+    from verifolio.hooks import make_executor
 
     with ExitStack() as stack:
-        place = stack.enter_context(executors().get(executor)(LANES))
+        place = stack.enter_context(make_executor(executor, LANES * workers, device))
+        share = place.share(workers, cores)
         place.warm()
         from verifolio.oracle import Oracle
         from verifolio.store import Store
@@ -73,7 +75,7 @@ def open_oracle(
             timeout=timeout or math.inf,
             memory=int(memory * 2**30) or None,
             cores=cores or 1,
-            total=cores or (usable_cores(workers) if chosen is None else 0),
+            total=cores or (share if chosen is None else 0),
             seed=seed,
             device=device,
             workers=workers,
@@ -82,10 +84,9 @@ def open_oracle(
         yield stack.enter_context(oracle)
 
 
-def usable_cores(workers: int) -> int:
-    """What one of several queries at a time may use of this machine."""
-    usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return max(1, min(usable // workers, MANY_CORES))
+def at(executor: str, address: str) -> str:
+    """What --executor and --address say, in the form that `open_oracle` takes."""
+    return f"{executor}@{address}" if address else executor
 
 
 def select_portfolio(verifier: str, portfolio: str, options: Sequence[str]) -> Portfolio | None:

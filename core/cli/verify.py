@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from verifolio.cli.common import (
+    Address,
     AsJson,
     Cores,
     Device,
@@ -19,6 +20,7 @@ from verifolio.cli.common import (
     StoreFile,
     Timeout,
     VerifierName,
+    at,
     open_oracle,
 )
 
@@ -47,6 +49,7 @@ def verify(
     counterexample: Counterexample = "",
     store: StoreFile = "",
     executor: ExecutorName = "process",
+    address: Address = "",
     device: Device = "cpu",
 ) -> None:
     """Decide whether a network has a counterexample to a property.
@@ -54,8 +57,9 @@ def verify(
     The first line is the verdict: sat (a counterexample, replayed), unsat (proved that there is none), or
     why it is undecided.
     """
+    place = at(executor, address)
     with open_oracle(
-        verifier, portfolio, option, timeout, memory, cores, seed, store, executor, device, alarm=False
+        verifier, portfolio, option, timeout, memory, cores, seed, store, place, device, alarm=False
     ) as oracle:
         query = load_query(files)
         oracle.executor.warm(wait=True)  # not the query's time

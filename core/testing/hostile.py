@@ -112,6 +112,22 @@ def block_termination(payload: object, link: Link) -> NoReturn:
             time.sleep(0.1)
 
 
+def announce_and_ignore(payload: object, link: Link) -> NoReturn:
+    """Say which process this is, and run on whatever happens."""
+    link.send(os.getpid())
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    while True:
+        time.sleep(0.01)
+
+
+def announce_and_wait(payload: object, link: Link) -> int:
+    """Well-behaved: say which process this is, and wait until the file `payload` exists."""
+    link.send(os.getpid())
+    while not Path(str(payload)).exists():
+        time.sleep(0.01)
+    return os.getpid()
+
+
 def allocate(payload: object, link: Link) -> NoReturn:
     """Allocate and touch memory without end."""
     kept = []

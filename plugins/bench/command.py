@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from verifolio.cli.common import (
+    Address,
     AsJson,
     Cores,
     Device,
@@ -18,6 +19,7 @@ from verifolio.cli.common import (
     PortfolioFile,
     Seed,
     VerifierName,
+    at,
     open_oracle,
 )
 
@@ -53,6 +55,7 @@ def bench(
     cores: Cores = 0,
     seed: Seed = 0,
     executor: ExecutorName = "process",
+    address: Address = "",
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
@@ -70,7 +73,8 @@ def bench(
     table = Path(out)
     places = Places(table, Path(files) if files else table.with_name(f"{table.stem}_files"))
     kept = store or str(table.with_suffix(".db"))
-    members = (verifier, portfolio, option, 0.0, memory, cores, seed, kept, executor, device, jobs, False)
+    place = at(executor, address)
+    members = (verifier, portfolio, option, 0.0, memory, cores, seed, kept, place, device, jobs, False)
     with open_oracle(*members) as oracle:
         pairs = run_all(instances, oracle, Path(kept), places, jobs, again, as_json)
     finish(pairs, tools, places, plots, as_json)

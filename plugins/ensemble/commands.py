@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from verifolio.cli.common import (
+    Address,
     AsJson,
     Cores,
     ExecutorName,
@@ -21,6 +22,7 @@ from verifolio.cli.common import (
     Timeout,
     VerifierName,
     Workers,
+    at,
 )
 
 if TYPE_CHECKING:
@@ -99,6 +101,7 @@ def attack(
     verifier: VerifierName = "",
     portfolio: PortfolioFile = "",
     executor: ExecutorName = "process",
+    address: Address = "",
     workers: Workers = 1,
     cores: Cores = 1,
     memory: Memory = 0.0,
@@ -112,8 +115,9 @@ def attack(
     """
     from .run_attack import AttackCall, run_attack
 
+    place = at(executor, address)
     limits = Limits(
-        timeout, time, store, keep_queries, verifier, portfolio, executor, workers, cores, memory, seed
+        timeout, time, store, keep_queries, verifier, portfolio, place, workers, cores, memory, seed
     )
     call = AttackCall(
         tuple(networks),
@@ -154,6 +158,7 @@ def select(
     verifier: VerifierName = "",
     portfolio: PortfolioFile = "",
     executor: ExecutorName = "process",
+    address: Address = "",
     workers: Workers = 1,
     cores: Cores = 1,
     memory: Memory = 0.0,
@@ -164,8 +169,9 @@ def select(
     """Replace ensemble members that tend to err together with others, until none is better."""
     from .run_select import SelectCall, run_select
 
+    place = at(executor, address)
     limits = Limits(
-        timeout, time, store, keep_queries, verifier, portfolio, executor, workers, cores, memory, seed
+        timeout, time, store, keep_queries, verifier, portfolio, place, workers, cores, memory, seed
     )
     call = SelectCall(
         tuple(networks),

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from verifolio.cli.common import (
+    Address,
     AsJson,
     ExecutorName,
     PortfolioFile,
@@ -19,6 +20,7 @@ from verifolio.cli.common import (
     Timeout,
     VerifierName,
     Workers,
+    at,
     open_oracle,
 )
 
@@ -64,6 +66,7 @@ def measure(
     seed: Seed = 0,
     store: StoreFile = "",
     executor: ExecutorName = "process",
+    address: Address = "",
     csv: Annotated[str, typer.Option(help="Write one line per network and radius.")] = "",
     items: Annotated[str, typer.Option(help="Write one line per input.")] = "",
     plot: Annotated[str, typer.Option(help="Draw curves against epsilon (png, svg, pdf).")] = "",
@@ -80,7 +83,7 @@ def measure(
     wanted, sampling = check_metrics(metrics), check_sampling(samples, confidence, interval, seed)
     prop = choose_property(property_name, split_pairs(option or []))
     around = Around(data, indices, epsilon, norm, legal, labels, correct)
-    limits = Limits(timeout, seed, store, executor, workers)
+    limits = Limits(timeout, seed, store, at(executor, address), workers)
     groups = grouped(networks, prop)
     with ExitStack() as stack:
         oracles = {}

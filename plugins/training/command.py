@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verifolio.cli.common import AsJson, ExecutorName, Seed
+from verifolio.cli.common import Address, AsJson, ExecutorName, Seed, at
 
 if TYPE_CHECKING:
     from torch import nn
@@ -63,6 +63,7 @@ def train(
     test: Annotated[str, typer.Option(help="Test data; the test split of a name by default.")] = "",
     seed: Seed = 0,
     executor: ExecutorName = "process",
+    address: Address = "",
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -75,7 +76,9 @@ def train(
         regime, epsilon, attack, steps, property_name, options, alpha, beta, bounder, share, copies
     )
     plan = Schedule(epochs, rate, batch, seed=seed)
-    rest = Rest(rounds, points, tuple(attack_option or ()), attack_timeout, executor, start, weights)
+    rest = Rest(
+        rounds, points, tuple(attack_option or ()), attack_timeout, at(executor, address), start, weights
+    )
     learn, check = split_data(data, test, limit)
     result = train_network(arch, learn, check, choices, plan, rest, output, speaker(quiet or as_json))
     show(result, as_json, choices)

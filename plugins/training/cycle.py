@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from verifolio.cli.common import (
+    Address,
     AsJson,
     ExecutorName,
     PortfolioFile,
@@ -16,6 +17,7 @@ from verifolio.cli.common import (
     StoreFile,
     Timeout,
     VerifierName,
+    at,
     open_oracle,
 )
 
@@ -93,6 +95,7 @@ def cycle(
     timeout: Timeout = 10.0,
     store: StoreFile = "",
     executor: ExecutorName = "process",
+    address: Address = "",
     seed: Seed = 0,
     quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
     as_json: AsJson = False,
@@ -113,13 +116,12 @@ def cycle(
     prop = choose_property(property_name, split_pairs(option or []))
     choices = Choices(regime, epsilon)
     plan = Schedule(epochs, rate, seed=seed)
-    hunt = Hunt(attack, {}, choices.ball(), attack_timeout, seed, executor)
+    place = at(executor, address)
+    hunt = Hunt(attack, {}, choices.ball(), attack_timeout, seed, place)
     chosen = parse_indices(indices, len(check))
     model = build(arch, learn.shape, learn.classes, seed)
     Path(folder).mkdir(parents=True, exist_ok=True)
-    with open_oracle(
-        verifier, portfolio, timeout=timeout, seed=seed, store=store, executor=executor
-    ) as oracle:
+    with open_oracle(verifier, portfolio, timeout=timeout, seed=seed, store=store, executor=place) as oracle:
         judge = Judge(oracle, prop, check, chosen, epsilon)
         turns = run(model, learn, make_regime(choices), plan, hunt, judge, rounds, points, Path(folder), say)
     write(Path(folder) / "cycle.csv", turns)

@@ -1,0 +1,18 @@
+"""The `ray` executor: the same jobs on the nodes of a Ray cluster."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verifolio.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from verifolio.executor import Executor
+    from verifolio.registry import Registry
+
+
+@hookimpl
+def register_executors(registry: Registry[Executor]) -> None:
+    from verifolio.plugins.ray.executor import RayExecutor
+
+    registry.add(RayExecutor)
