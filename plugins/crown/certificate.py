@@ -36,20 +36,19 @@ class Ledger:
     parts: dict[str, list[Tensor]] = field(default_factory=lambda: {name: [] for name in FIELDS})
     size: int = 0
 
-    @property
     def full(self) -> bool:
         return self.size > self.room
 
     def add(self, items: Subproblems, variables: Variables) -> None:
         """Subproblems and the variables with which each was proved."""
-        if self.full or not len(items):
+        if self.full() or not len(items):
             return
         held = (items.disjunct, items.phase, variables.alpha, variables.beta, variables.mix)
         for name, part in zip(FIELDS, held, strict=True):
             kept = part if part.dtype in (torch.int8, torch.int64) else part.double()
             self.parts[name].append(kept.cpu())
             self.size += kept.numel() * kept.element_size()
-        if self.full:
+        if self.full():
             self.parts = {name: [] for name in FIELDS}
 
     def save(self, path: Path, problem: Problem, steps: int, elements: int) -> None:

@@ -134,7 +134,7 @@ class Search:
 
     def save(self, problem: Problem) -> str:
         """Write the certificate of a finished search; says what came of it."""
-        if self.ledger.full:
+        if self.ledger.full():
             return f"not written: it outgrew {self.options.memory} bytes"
         path = Path(self.options.certificate)
         self.ledger.save(path, problem, self.options.steps, self.options.memory // 64)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -35,6 +37,15 @@ def searched(tmp_path: Path, seed: int) -> tuple[Problem, Path, int]:
     pytest.fail("nothing was proved")
 
 
+TAMPERINGS: list[tuple[str, Callable[[Any], Any], str]] = [
+    ("phase", lambda p: -p, "not positive"),
+    ("beta", lambda b: 0 * b, "not positive"),
+    ("disjunct", lambda d: d + 1, "cover"),
+    ("phase", lambda p: p[:, 1:], "other neurons"),
+    ("key", lambda k: k[::-1], "another network"),
+]
+
+
 def test_certificates_prove_and_tampered_ones_do_not(tmp_path: Path) -> None:
     splits = 0
     for seed in range(4):
@@ -45,13 +56,7 @@ def test_certificates_prove_and_tampered_ones_do_not(tmp_path: Path) -> None:
         assert check(problem, path) is None
         with np.load(path) as file:
             held = dict(file)
-        for name, change, complaint in (
-            ("phase", lambda p: -p, "not positive"),
-            ("beta", lambda b: 0 * b, "not positive"),
-            ("disjunct", lambda d: d + 1, "cover"),
-            ("phase", lambda p: p[:, 1:], "other neurons"),
-            ("key", lambda k: k[::-1], "another network"),
-        ):
+        for name, change, complaint in TAMPERINGS:
             np.savez(tmp_path / "bad.npz", **{**held, name: change(held[name])})
             assert complaint in (check(problem, tmp_path / "bad.npz") or "")
         short = {name: held[name] if name in ("key", "effort") else held[name][1:] for name in held}
