@@ -23,6 +23,7 @@ from verifolio.plugins.crown.leaf import LeafSolver
 from verifolio.plugins.crown.optimise import Dual, Result, Schedule, evaluate, optimise
 from verifolio.plugins.crown.root import Root, bound_root, open_goals
 from verifolio.plugins.crown.subproblems import HALF, Subproblems
+from verifolio.plugins.crown.sweep import Effort, sweep
 from verifolio.problem import Problem
 from verifolio.verifier import Context
 
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 ROOT_ITERATIONS = 50
+GAIN = 0.01  # of the missing bound, for which another sweep is worth its time
 TRIED_POINTS = 64
 STARTS = 8
 TRIAL_ITERATIONS = 6
@@ -67,17 +69,25 @@ class NeuronSplit:
         return outcome
 
     def _bounds_alone(self, points: Points) -> Outcome:
-        """Optimised bounds of a network that is not piecewise linear: it has no phases to split."""
+        """A network that is not piecewise linear has no phases to split: ever dearer bounds while they improve."""
         root, budget = self.root, self.context.budget
-        result = optimise(root.program, root.state, root.goal, Schedule(ROOT_ITERATIONS), budget)
-        left = open_goals(result.margin)
-        if not len(left):
-            return Outcome.proved(stats={"domains": 0, "by": "optimised bounds"})
-        point = points.look(result, left)
-        if point is not None:
-            return Outcome.found(point, stats={"domains": 0})
-        bound = float(result.margin[left].amax(1).min())
-        return Outcome.unknown(f"bounds alone do not decide: the worst is {bound:.4g}", bound=bound)
+        state, goal, bound = root.state, root.goal, -np.inf
+        known = {p: state.interval[p] for p in root.program.before}
+        effort = Effort(steps=self.options.steps, thorough=True, elements=self.options.memory // 64)
+        while True:
+            result = optimise(root.program, state, goal, Schedule(ROOT_ITERATIONS), budget)
+            left = open_goals(result.margin)
+            if not len(left):
+                return Outcome.proved(stats={"domains": 0, "by": "optimised bounds"})
+            point = points.look(result, left)
+            if point is not None:
+                return Outcome.found(point, stats={"domains": 0})
+            before, bound = bound, float(result.margin[left].amax(1).min())
+            if budget.expired() or not bound > before + GAIN * abs(bound) or not self.options.steps:
+                return Outcome.unknown(f"bounds alone do not decide: the worst is {bound:.4g}", bound=bound)
+            with torch.no_grad():
+                state = sweep(root.program, state.region, effort, known=known, budget=budget)
+            known, goal = {p: state.interval[p] for p in root.program.before}, goal.pick(left)
 
 
 class Points:

@@ -21,12 +21,14 @@ class Effort:
     """How hard to try.
 
     `tighten`: backward bounds for intermediate neurons; `forward`: linear bounds from the inputs, before that;
-    `steps`: gradient steps on every neuron's own slopes; `elements`: memory of one pass.
+    `steps`: gradient steps on every neuron's own slopes; `thorough`: on all of them, even where a sample of a
+    layer gains little; `elements`: memory of one pass.
     """
 
     tighten: bool = True
     forward: bool = False
     steps: int = 0
+    thorough: bool = False
     elements: int = 1 << 22  # larger temporaries leave the caches
 
 
@@ -77,7 +79,8 @@ def refine(program: Program, state: State, node: int, effort: Effort, budget: Bu
     low, high = low.expand(batch, -1).clone(), high.expand(batch, -1).clone()
     widest = max(program.sizes[: node + 1])
     step = max(1, effort.elements // (2 * batch * widest))
-    unsure = effort.steps > 0 or effort.forward  # the intervals are good already
+    # where the intervals are good already, it must pay
+    unsure = (effort.steps > 0 or effort.forward) and not effort.thorough
     for chunk in _chunks(wanted, step, TRIED if unsure else step):
         if budget is not None and budget.expired():
             break
