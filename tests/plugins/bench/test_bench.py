@@ -297,7 +297,7 @@ def test_killed_at_random_moments_it_loses_and_repeats_nothing(few: Path, tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1200)
+@pytest.mark.timeout(3600)
 def test_killed_twenty_times(tmp_path: Path) -> None:
     folder = tmp_path / "digits"
     shutil.copytree(NETWORKS, folder)

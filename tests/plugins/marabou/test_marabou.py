@@ -6,6 +6,7 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
+import psutil
 import pytest
 
 from verifolio.answer import Verdict
@@ -58,8 +59,6 @@ def test_untrusted_proofs_are_only_reported() -> None:
 @present
 def test_a_race_on_acas_xu() -> None:
     """Whoever wins, the other one is recorded as cancelled, and its process is gone."""
-    import psutil
-
     query = Query.from_files(
         [SHARED / "onnx" / "ACASXU_run2a_2_7_batch_2000.onnx"], SHARED / "vnnlib" / "prop_3.vnnlib"
     )
@@ -69,3 +68,40 @@ def test_a_race_on_acas_xu() -> None:
     assert answer.verdict is Verdict.UNSAT
     assert {a.verifier for a in answer.attempts} == {"crown", "marabou"}
     assert not [p for p in psutil.Process().children(recursive=True) if p.status() != "zombie"]
+
+
+RACED = [("2", f"{a}_{b}") for a, b in ((1, 2), (1, 4), (1, 6), (2, 1), (2, 2), (2, 3), (2, 5), (2, 8))]
+RACED += [("3", f"2_{b}") for b in (4, 5, 7, 9)] + [("4", f"2_{b}") for b in (4, 5, 7, 9)]
+
+
+@installed
+@present
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_it_wins_races_on_acas_xu_and_nobody_stays_behind(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Against exact search, which is slow here. Its files lie in a folder of ours, so that the table of
+    processes shows what is left of it, whoever its parent is by then."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    race = Portfolio(Race((Member(Choice("milp")), Member(Choice("marabou")))))
+    won, left = [], []
+    with Oracle(race, timeout=120.0, infer=False) as oracle:
+        for prop, net in RACED:
+            file = SHARED / "onnx" / f"ACASXU_run2a_{net}_batch_2000.onnx"
+            answer = oracle.ask(Query.from_files([file], SHARED / "vnnlib" / f"prop_{prop}.vnnlib"))
+            won += [f"{net} prop_{prop}"] if answer.verifier == "marabou" and answer.verdict.decided else []
+            left += [p.pid for p in psutil.process_iter(["cmdline"]) if is_solver(p, tmp_path)]
+            losers = [a for a in answer.attempts if answer.verdict.decided and a.verifier != answer.verifier]
+            assert all(a.verdict is not Verdict.ERROR for a in losers), losers
+            if prop != "2":
+                assert answer.verdict in (Verdict.UNSAT, Verdict.TIMEOUT)
+    assert not left
+    assert len(won) >= 10, won
+    assert not [p for p in psutil.Process().children(recursive=True) if p.status() != "zombie"]
+
+
+def is_solver(process: psutil.Process, folder: Path) -> bool:
+    """Whether a process (as `process_iter` found it) works on files of that folder."""
+    words = process.info["cmdline"] or []
+    return "verifolio.plugins.marabou.solve" in words and any(str(folder) in word for word in words)
