@@ -42,8 +42,15 @@ import psutil
 from verifolio.answer import Verdict, Witness
 from verifolio.errors import VerifolioError
 from verifolio.network import read_model
-from verifolio.plugins.bench.instances import Instance, cap, read_instances, select
-from verifolio.plugins.bench.results import Claim, Result, Tool, file_stem, network_stem, read_tool
+from verifolio.plugins.bench.instances import (
+    Instance,
+    cap,
+    file_stem,
+    network_stem,
+    read_instances,
+    select,
+)
+from verifolio.plugins.bench.results import Claim, Result, Tool, read_tool
 from verifolio.plugins.bench.scoring import OURS, Contest, lines, make_contest
 from verifolio.plugins.command.description import Description, described, read_description
 from verifolio.plugins.command.files import read_point, read_text
@@ -255,8 +262,17 @@ def measure(book: Book, instance: Instance) -> Record:
     replay = replayed(instance, text) if claim == "sat" else ""
     said = "" if claim in ("sat", "unsat") else " ".join(text[-TAIL:].split())
     return Record(
-        *(book.tool.name, book.setup, identity(instance), instance.category, claim),
-        *(round(seconds, 3), round(wall, 3), code, replay, said, began),
+        peer=book.tool.name,
+        setup=book.setup,
+        id=identity(instance),
+        category=instance.category,
+        claim=claim,
+        seconds=round(seconds, 3),
+        wall=round(wall, 3),
+        exit_code=code,
+        replay=replay,
+        said=said,
+        began=began,
         tries=old.tries + 1 if old else 1,
     )
 

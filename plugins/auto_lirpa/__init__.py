@@ -1,0 +1,26 @@
+"""auto_LiRPA, where a user has installed it: the bounder and the incomplete verifier `auto_lirpa`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from verifolio.hookspecs import hookimpl
+
+if TYPE_CHECKING:
+    from verifolio.bounder import Bounder
+    from verifolio.registry import Registry
+    from verifolio.verifier import Verifier
+
+
+@hookimpl
+def register_verifiers(registry: Registry[Verifier]) -> None:
+    from .verifier import AutoLirpa
+
+    registry.add(AutoLirpa)
+
+
+@hookimpl
+def register_bounders(registry: Registry[Bounder]) -> None:
+    from .bounder import AutoLirpaBounder
+
+    registry.add(AutoLirpaBounder)
