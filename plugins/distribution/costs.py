@@ -84,10 +84,13 @@ def cost_of(label: str, settings: dict[str, Any], spent: Sequence[Spent]) -> Sea
 
 
 def worst_case(size: int, k: int) -> int | None:
-    """The least t with N(t) >= size, where N(t) = t + 1 up to k, then N(t - 1) + N(t - k)."""
+    """The least t with N(t) > size, where N(t) = t + 1 up to k, then N(t - 1) + N(t - k).
+
+    A grid of `size` radii has one answer more than radii: also "none of them".
+    """
     if k % 2 == 0 and k not in (2, 4):
         return None
     reach = [t + 1 for t in range(k + 1)]
-    while reach[-1] < size:
+    while reach[-1] <= size:
         reach.append(reach[-1] + reach[-k])
-    return next(t for t, n in enumerate(reach) if n >= size)
+    return next(t for t, n in enumerate(reach) if n > size)

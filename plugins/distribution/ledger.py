@@ -137,10 +137,11 @@ class Ledger:
     def spent(self, run: str) -> list[Spent]:
         """What every measured input of a run cost."""
         sql = (
-            "SELECT i.seconds, COUNT(s.id) AS queries, SUM(s.verdict = 'timeout') AS timeouts, "
-            "SUM(s.verdict = 'memout') AS memouts, SUM(s.verdict = 'cancelled') AS cancelled, "
-            "SUM(s.seconds) AS busy FROM distribution_items i "
-            "JOIN distribution_steps s ON s.run = i.run AND s.question = i.question "
+            "SELECT i.seconds, COUNT(s.id) AS queries, COALESCE(SUM(s.verdict = 'timeout'), 0) AS timeouts, "
+            "COALESCE(SUM(s.verdict = 'memout'), 0) AS memouts, "
+            "COALESCE(SUM(s.verdict = 'cancelled'), 0) AS cancelled, "
+            "COALESCE(SUM(s.seconds), 0.0) AS busy FROM distribution_items i "
+            "LEFT JOIN distribution_steps s ON s.run = i.run AND s.question = i.question "
             "WHERE i.run = ? AND i.status IN ('closed', 'open') GROUP BY i.position ORDER BY i.position"
         )
         return [Spent(**dict(r)) for r in self._read(sql, (run,))]

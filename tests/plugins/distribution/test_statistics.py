@@ -147,7 +147,7 @@ def many() -> list[Row]:
 def test_the_report_is_one_page_with_every_picture(tmp_path: Path) -> None:
     made = build_report(many(), tmp_path / "out", (0.04, 0.06), step=0.002)
     page = made.page.read_text()
-    assert page.count("data:image/png;base64,") == len(made.pictures) == 7
+    assert page.count("data:image/png;base64,") == len(made.pictures) == 11
     assert all(p.read_bytes().startswith(b"\x89PNG") for p in made.pictures)
     assert "http" not in page
     for words in (
