@@ -51,12 +51,13 @@ from verifolio.plugins.bench.instances import (
     select,
 )
 from verifolio.plugins.bench.results import Claim, Result, Tool, read_tool
-from verifolio.plugins.bench.scoring import OURS, Contest, lines, make_contest
+from verifolio.plugins.bench.scoring import OURS, Contest, lines, make_contest, par2
 from verifolio.plugins.command.description import Description, described, read_description
 from verifolio.plugins.command.files import read_point, read_text
 from verifolio.query import Query
 from verifolio.referee import judge
 from verifolio.run.tree import descendants, resident
+from verifolio.vnnlib import VnnlibError
 
 HERE = Path(__file__).resolve().parent
 SHORT = HERE / "short.csv"
@@ -247,7 +248,7 @@ def replayed(instance: Instance, text: str) -> str:
         if point is None:
             return "no complete point"
         found = judge(query, point)
-    except VerifolioError as error:
+    except (VerifolioError, VnnlibError) as error:
         return f"not replayed: {error}"
     return "holds" if isinstance(found, Witness) else found.reason
 
@@ -314,13 +315,19 @@ def contest_of(instances: Sequence[Instance], tools: Sequence[Tool]) -> Contest:
 
 
 def show(contest: Contest) -> int:
-    """Decided, wrong and PAR-2 per category and in all."""
+    """Decided, wrong and PAR-2 per category and in all, of every tool, also of those that decided nothing."""
     print("category\ttool\tinstances\tdecided\tsat\tunsat\twrong\tPAR-2")
+    found = lines(contest)
     wrong = 0
-    for line in lines(contest):
-        cells = (line.instances, line.decided, line.sat, line.unsat, line.wrong, f"{line.par2:.2f}")
-        print("\t".join([line.category, line.tool, *map(str, cells)]))
-        wrong += line.wrong if line.tool.startswith("verifolio") and line.category != "all" else 0
+    for category in dict.fromkeys(line.category for line in found):
+        here = [line for line in found if line.category == category]
+        for line in here:
+            cells = (line.instances, line.decided, line.sat, line.unsat, line.wrong, f"{line.par2:.2f}")
+            print("\t".join([category, line.tool, *map(str, cells)]))
+            wrong += line.wrong if line.tool.startswith("verifolio") and category != "all" else 0
+        for tool in contest.claims.keys() - {line.tool for line in here}:
+            chosen = [k for k, i in enumerate(contest.instances) if category in (i.category, "all")]
+            print(f"{category}\t{tool}\t{len(chosen)}\t0\t0\t0\t0\t{par2(contest, tool, chosen):.2f}")
     return 4 if wrong else 0
 
 
