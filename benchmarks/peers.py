@@ -393,7 +393,7 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     options = options_of(arguments)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that the tool ends with us
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("stopped by SIGTERM"))  # so that the tool ends with us
     every = cap(read_instances(options.data / "instances.csv"), options.cap)
     short = select(every, str(SHORT)) if not options.only else []
     chosen = ordered(select(every, options.only), short, options.whole or bool(options.only))
