@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from verifolio.attempt import Choice
+from verifolio.problem import free_inputs
 from verifolio.verifier import Verifier
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def choose(query: Query | None = None, cores: int = 1) -> Portfolio:
     uses all cores; with many, and more than one core, members of different kinds run side by side. What the
     members refuse (operators, unbounded inputs) is found out by the walk, which divides time accordingly.
     """
-    if query is None or cores < 2 or free_inputs(query) <= FEW_INPUTS:
+    if query is None or cores < 2 or most_free(query) <= FEW_INPUTS:
         return built_in(DEFAULT)
     return built_in(DEFAULT_RACE)
 
@@ -148,10 +149,10 @@ def conditions() -> tuple[tuple[str, Portfolio], ...]:
     )
 
 
-def free_inputs(query: Query) -> int:
+def most_free(query: Query) -> int:
     """The most inputs that can vary in any case of the query."""
     cases = query.specification.cases
-    return max((int((c.upper > c.lower).sum()) for c in cases), default=0)
+    return max((free_inputs(c.lower, c.upper) for c in cases), default=0)
 
 
 @cache

@@ -14,6 +14,7 @@ from verifolio.graph import Graph
 from verifolio.vnnlib import Rows
 
 Array = NDArray[np.float64]
+NARROW = 2.0**-22  # relative width below which float32 inputs cannot be told apart
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +125,11 @@ def dense_rows(rows: Rows, inputs: int, outputs: int) -> tuple[Array, Array, Arr
     matrix = np.zeros((rows.count, inputs + outputs))
     matrix[rows.row, rows.column] = rows.coefficient
     return matrix[:, :inputs], matrix[:, inputs:], rows.rhs
+
+
+def free_inputs(lower: Array, upper: Array) -> int:
+    """How many inputs vary by more than float32 can tell: bounds of one decimal, rounded outward, do not."""
+    return int((upper - lower > NARROW * np.maximum(np.abs(lower), np.abs(upper))).sum())
 
 
 def finite(domain: Domain) -> bool:

@@ -17,7 +17,7 @@ from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.program import Program
 from verifolio.plugins.crown.region import Balls, Region
 from verifolio.plugins.crown.sweep import Effort, sweep
-from verifolio.problem import Problem, dense_rows
+from verifolio.problem import Problem, dense_rows, free_inputs
 
 try:  # compiled where a C compiler was at hand when the package was built
     from verifolio.plugins.crown import _boxes as _boxes
@@ -117,7 +117,7 @@ class TensorEngine:
         self.problem, self.budget = problem, budget
         self.space = Space(torch.float64, device)
         self.program = Program(problem.graph, self.space)
-        wide = int((problem.domain.upper > problem.domain.lower).sum())
+        wide = free_inputs(problem.domain.lower, problem.domain.upper)
         few, small = wide <= MAX_FORWARD, problem.graph.neurons <= MAX_TIGHTENED
         self.effort = Effort(tighten=few or small, forward=few, elements=elements)
         n, m = problem.graph.input_size, problem.graph.output_size

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.relax.base import Interval, Lines
+from verifolio.problem import NARROW
 
 
 @dataclass(frozen=True)
@@ -50,12 +51,14 @@ class Forms:
         low, high = state.region.lower, state.region.upper
         centre = (low + high) / 2
         reach = torch.maximum(high - centre, centre - low) * (1 + 4 * program.space.unit)
-        wide = (reach > 0).any(0).nonzero()[:, 0]
+        # an input that hardly varies needs no column: what it does is an error
+        narrow = (reach <= NARROW * centre.abs()).all(0)
+        wide = (~narrow).nonzero()[:, 0]
         columns = torch.zeros(len(low), len(wide) + 1, low.shape[1], dtype=low.dtype, device=low.device)
         place = torch.arange(len(wide), device=low.device)
         columns[:, place, wide] = reach[:, wide]
         columns[:, -1] = centre
-        self.forms = {0: Form(columns, torch.zeros_like(columns), torch.zeros_like(low))}
+        self.forms = {0: Form(columns, torch.zeros_like(columns), reach * narrow)}
 
     def add(self, node: int) -> None:
         """The form of a node whose lines, if it is nonlinear, are known; narrows the node's interval."""

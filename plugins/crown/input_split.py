@@ -13,13 +13,12 @@ from verifolio.answer import Outcome
 from verifolio.graph.module import GraphModule
 from verifolio.plugins.crown.boxes import Batch, BoxEngine, Findings
 from verifolio.plugins.crown.region import shrunk_box
-from verifolio.problem import Problem, dense_rows
+from verifolio.problem import NARROW, Problem, dense_rows
 from verifolio.verifier import Context
 
 Array = NDArray[np.float64]
 FIRST_BATCH = 16
 LONGEST_BATCH = 0.2  # seconds
-SMALLEST = 2.0**-22  # relative width below which float32 inputs cannot be told apart
 
 
 @dataclass
@@ -124,12 +123,12 @@ class InputSplit:
             return rest
         scale = np.maximum(np.abs(rest.lower), np.abs(rest.upper))
         width = rest.upper - rest.lower
-        score = np.where(width > SMALLEST * scale, np.nan_to_num(score), -1.0)
+        score = np.where(width > NARROW * scale, np.nan_to_num(score), -1.0)
         dimension, place = score.argmax(1), np.arange(len(rest))
         # a score of zero everywhere says nothing: split the widest input
         flat = score[place, dimension] <= 0
         dimension[flat] = width[flat].argmax(1)
-        tiny = width[place, dimension] <= SMALLEST * scale[place, dimension]
+        tiny = width[place, dimension] <= NARROW * scale[place, dimension]
         if tiny.any():
             self.progress.stuck += int(tiny.sum())
             self.progress.bound = min(self.progress.bound, float(found.margin[live][tiny].min()))

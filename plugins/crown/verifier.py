@@ -9,7 +9,7 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from verifolio.answer import Outcome
-from verifolio.problem import Problem, finite
+from verifolio.problem import Problem, finite, free_inputs
 from verifolio.verifier import Context, Verifier
 from verifolio.vnnlib import Rows
 
@@ -67,7 +67,7 @@ class Crown(Verifier):
             return [self._on_inputs]
         if self.options.split in ("neuron", "none"):
             return [self._on_neurons]
-        wide = int((problem.domain.upper > problem.domain.lower).sum())
+        wide = free_inputs(problem.domain.lower, problem.domain.upper)
         if wide <= FEW_INPUTS:
             return [self._on_inputs]
         if kernel_applies(problem):
