@@ -83,10 +83,7 @@ class ModelBuilder:
         """lower <= sum of matrix @ columns[index] <= upper; each matrix has one column per index entry."""
         if len(lower) == 0:
             return
-        total = sparse.csr_array((len(lower), self.columns))
-        for matrix, index in parts:
-            total = total + spread(matrix, index, self.columns)
-        self._matrices.append(sparse.csr_array(total))
+        self._matrices.append(gather(parts, len(lower), self.columns))
         self._row_lower.append(np.asarray(lower, np.float64))
         self._row_upper.append(np.asarray(upper, np.float64))
 
@@ -126,13 +123,16 @@ def widen(matrix: sparse.csr_array, columns: int) -> sparse.csr_array:
     return sparse.csr_array((matrix.data, matrix.indices, matrix.indptr), shape=(matrix.shape[0], columns))
 
 
-def spread(matrix: sparse.csr_array, index: Index, columns: int) -> sparse.csr_array:
-    """Move column k of the matrix to column index[k] of a matrix with `columns` columns."""
-    entries = matrix.tocoo()
-    row, column = entries.coords
-    moved = (entries.data, (row, index[column]))
-    return sparse.csr_array(sparse.coo_array(moved, shape=(matrix.shape[0], columns)))
+def gather(parts: Sequence[tuple[sparse.csr_array, Index]], rows: int, columns: int) -> sparse.csr_array:
+    """The sum of all parts, column k of each moved to column index[k]."""
+    counts = np.arange(rows)
+    row = np.concatenate([np.repeat(counts, np.diff(matrix.indptr)) for matrix, _ in parts])
+    column = np.concatenate([index[matrix.indices] for matrix, index in parts])
+    data = np.concatenate([matrix.data for matrix, _ in parts])
+    return sparse.csr_array((data, (row, column)), shape=(rows, columns))
 
 
 def diagonal(values: Array) -> sparse.csr_array:
-    return sparse.csr_array(sparse.diags_array(np.asarray(values, np.float64)))
+    count = len(values)
+    parts = (np.asarray(values, np.float64), np.arange(count), np.arange(count + 1))
+    return sparse.csr_array(parts, shape=(count, count))

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from verifolio.encode.expression import longest_row
 from verifolio.encode.model import Array, Model
 from verifolio.graph.enclosure import TINY, UNIT, gamma
 
@@ -20,9 +19,9 @@ def safe_lower_bound(model: Model, duals: Array) -> float:
     y = _usable(model, duals)
     if y is None:
         return -np.inf
-    transposed = model.matrix.T.tocsr()
+    transposed = model.matrix.T
     reduced = model.cost - transposed @ y
-    terms = longest_row(transposed) + 2
+    terms = int(np.bincount(model.matrix.indices, minlength=1).max()) + 2
     error = gamma(terms) * (np.abs(model.cost) + abs(transposed) @ np.abs(y)) + TINY
     columns = _least(reduced - error, reduced + error, model.lower, model.upper)
     row_values = np.where(y > 0, model.row_lower, model.row_upper)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import json
-from collections import Counter
+import statistics
+from collections import Counter, defaultdict
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -28,11 +30,12 @@ from .examine import Examination, Finding, Jury, examine, same, with_truth
 from .shrink import shrink
 
 SHRINK_SECONDS = 60.0
+UNFAIR, FAIR_AFTER = 4.0, 10  # times the median time of all members, after some problems
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What to generate: sizes are upper limits, kinds are taken in turn."""
+    """What to generate: sizes are upper limits, kinds are taken in turn; `networks` 0 is no limit."""
 
     seed: int = 0
     networks: int = 100
@@ -48,12 +51,16 @@ class Plan:
 
 @dataclass(eq=False)
 class Summary:
-    """What a campaign did."""
+    """What a campaign did; `spared` counts questions that a slow member was not asked."""
 
+    networks: int = 0
     problems: int = 0
+    seconds: float = 0.0
     decided: Counter[str] = field(default_factory=Counter)
     undecided: Counter[str] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
+    spared: Counter[str] = field(default_factory=Counter)
+    spent: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
     findings: list[tuple[Finding, Path]] = field(default_factory=list)
 
 
@@ -61,24 +68,55 @@ def run_campaign(plan: Plan, jury: Jury, out: Path, report: Callable[[str], None
     """Generate, examine, and on a finding make it smaller and write a folder that reproduces it."""
     budget = Budget(plan.minutes * 60.0)
     summary = Summary()
-    for k in range(plan.networks):
+    numbers = range(plan.networks) if plan.networks else itertools.count()
+    for k in numbers:
         if budget.expired():
             break
-        for distance in distances(plan, k):
-            if budget.expired():
-                break
-            made = draw(plan, k, distance)
-            seen = examine(made, jury)
-            count(summary, seen)
-            for finding in seen.findings:
-                report(f"network {k}: {finding.kind}: {finding.text}")
-                folder = out / f"{plan.seed}-{k}-{finding.accused}-{finding.kind.replace(' ', '-')}"
-                reproduce(made.problem, finding, jury, folder)
-                summary.findings.append((finding, folder))
-            if seen.findings and plan.stop_at_first:
-                return summary
+        _network(plan, k, jury, out, report, summary, budget)
+        summary.networks, summary.seconds = k + 1, budget.elapsed
         report(f"{k + 1} networks, {summary.problems} problems, {len(summary.findings)} findings")
+        if summary.findings and plan.stop_at_first:
+            break
     return summary
+
+
+def _network(
+    plan: Plan,
+    k: int,
+    jury: Jury,
+    out: Path,
+    report: Callable[[str], None],
+    summary: Summary,
+    budget: Budget,
+) -> None:
+    """Network k, once on either side of the boundary."""
+    base = with_truth(draw(plan, k))
+    for side, distance in enumerate(distances(plan, k)):
+        if budget.expired():
+            return
+        made = placed(base, distance)
+        # neuron bounds do not depend on where the boundary is
+        members = jury if side == 0 else replace(jury, bounders=())
+        seen = examine(made, sparing(members, summary))
+        count(summary, seen)
+        for finding in seen.findings:
+            report(f"network {k}: {finding.kind}: {finding.text}")
+            folder = out / f"{plan.seed}-{k}-{finding.accused}-{finding.kind.replace(' ', '-')}"
+            reproduce(made.problem, finding, jury, folder)
+            summary.findings.append((finding, folder))
+        if seen.findings and plan.stop_at_first:
+            return
+
+
+def sparing(jury: Jury, summary: Summary) -> Jury:
+    """The jury without members that have used far more time than the others: some start a process each time."""
+    if summary.problems < FAIR_AFTER or len(jury.verifiers) < 3:
+        return jury
+    fair = UNFAIR * statistics.median(summary.spent[v.name] for v in jury.verifiers)
+    kept = tuple(v for v in jury.verifiers if summary.spent[v.name] <= fair)
+    for verifier in jury.verifiers:
+        summary.spared[verifier.name] += verifier not in kept
+    return replace(jury, verifiers=kept)
 
 
 def distances(plan: Plan, k: int) -> list[float]:
@@ -88,8 +126,8 @@ def distances(plan: Plan, k: int) -> list[float]:
     return [float(chosen[0]), -float(chosen[1])]
 
 
-def draw(plan: Plan, k: int, distance: float) -> Generated:
-    """Network k at a distance from the boundary; where it cannot be enumerated, wherever it fell."""
+def draw(plan: Plan, k: int) -> Problem:
+    """Network k with a condition, wherever it fell."""
     rng = np.random.default_rng((plan.seed, k))
     kind = plan.kinds[k % len(plan.kinds)]
     inputs = int(rng.integers(1, plan.inputs + 1)) if kind != "conv" else 4
@@ -97,15 +135,20 @@ def draw(plan: Plan, k: int, distance: float) -> Generated:
     shape = Shape(kind, inputs, width, depth, int(rng.integers(1, 4)))
     groups, rows = int(rng.integers(1, plan.disjuncts + 1)), int(rng.integers(1, plan.rows + 1))
     cuts, mixed = int(rng.integers(0, 2)) * (k % 3 == 0), bool(k % 7 == 6)
-    made = generate(rng, shape, None, groups, rows, cuts, mixed)
-    truth = with_truth(made.problem)
-    if truth.margin is None or not np.isfinite(truth.margin):
-        return made
-    return Generated(shifted(made.problem, truth.margin, distance), -distance, truth.point)
+    return generate(rng, shape, None, groups, rows, cuts, mixed).problem
+
+
+def placed(base: Generated, distance: float) -> Generated:
+    """The problem at a distance from the boundary; where it could not be enumerated, as it is."""
+    if base.margin is None or not np.isfinite(base.margin):
+        return base
+    return Generated(shifted(base.problem, base.margin, distance), -distance, base.point)
 
 
 def count(summary: Summary, seen: Examination) -> None:
     summary.problems += 1
+    for name, seconds in seen.seconds.items():
+        summary.spent[name] += seconds
     for name, verdict in seen.verdicts.items():
         if verdict.decided:
             summary.decided[name] += 1

@@ -14,13 +14,18 @@ if TYPE_CHECKING:
     from .examine import Jury
 
 ALARM = 4
+DEFAULT_NETWORKS = 20
 
 
 def fuzz(
     minutes: Annotated[float, typer.Option(help="Stop after this long; 0 is no limit.")] = 0.0,
     seed: Annotated[int, typer.Option(help="Same seed, same networks.")] = 0,
-    networks: Annotated[int, typer.Option(help="How many networks; two properties each.")] = 20,
-    verifier: Annotated[list[str] | None, typer.Option(help="Only these verifiers (repeatable).")] = None,
+    networks: Annotated[
+        int, typer.Option(help="How many networks, two properties each; 0: until --minutes, or 20.")
+    ] = 0,
+    verifier: Annotated[
+        list[str] | None, typer.Option(help="Only these verifiers (repeatable); else all that prove.")
+    ] = None,
     kind: Annotated[list[str] | None, typer.Option(help="dense, conv, residual, maxpool.")] = None,
     inputs: Annotated[int, typer.Option(help="Largest number of inputs.")] = 3,
     width: Annotated[int, typer.Option(help="Largest number of neurons per layer.")] = 4,
@@ -32,12 +37,13 @@ def fuzz(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Ask every verifier about random networks of known truth; exit code 4 if any two disagree."""
+    """Ask every complete verifier about random networks of known truth; exit code 4 if any two disagree."""
     from .campaign import Plan, run_campaign
 
     kinds = _kinds(kind)
     limit = minutes if minutes > 0 else float("inf")
-    plan = Plan(seed, networks, limit, kinds, inputs, width, depth, stop_at_first=not keep_going)
+    count = networks or (0 if minutes > 0 else DEFAULT_NETWORKS)
+    plan = Plan(seed, count, limit, kinds, inputs, width, depth, stop_at_first=not keep_going)
     jury = _jury(verifier, timeout, seed)
     summary = run_campaign(plan, jury, out, (lambda _: None) if as_json else _progress)
     show(summary, as_json)
@@ -49,18 +55,27 @@ def show(summary: Summary, as_json: bool) -> None:
     """The counts per verifier and every finding."""
     from verifolio.cli.output import say, say_json
 
-    counts = {"decided": summary.decided, "undecided": summary.undecided, "refused": summary.refused}
+    counts = {"decided": summary.decided, "undecided": summary.undecided}
+    counts |= {"refused": summary.refused, "spared": summary.spared}
     found = [
         {"kind": f.kind, "accused": f.accused, "text": f.text, "folder": str(p)} for f, p in summary.findings
     ]
     if as_json:
-        say_json({"problems": summary.problems, "findings": found} | {k: dict(c) for k, c in counts.items()})
+        totals = {"networks": summary.networks, "problems": summary.problems, "seconds": summary.seconds}
+        spent = {"spent": {n: round(s, 3) for n, s in summary.spent.items()}}
+        say_json(totals | {"findings": found} | {k: dict(c) for k, c in counts.items()} | spent)
         return
     for name in sorted({n for c in counts.values() for n in c}):
-        say(f"{name}: " + ", ".join(f"{c[name]} {what}" for what, c in counts.items()))
+        mean = summary.spent[name] / max(summary.problems - summary.spared[name], 1)
+        say(
+            f"{name}: "
+            + ", ".join(f"{c[name]} {what}" for what, c in counts.items())
+            + f", {mean:.3f} s each"
+        )
     for item in found:
         say(f"{item['kind']}: {item['text']}; see {item['folder']}")
-    say(f"{summary.problems} problems, {len(found)} findings")
+    text = f"{summary.networks} networks, {summary.problems} problems in {summary.seconds:.0f} s"
+    say(f"{text}, {len(found)} findings")
 
 
 def _progress(text: str) -> None:
@@ -83,6 +98,7 @@ def _jury(names: list[str] | None, timeout: float, seed: int) -> Jury:
     from .examine import Jury
 
     plugins = installed()
-    classes = [plugins.verifiers.get(n) for n in names] if names else plugins.verifiers.usable().values()
+    complete = [cls for cls in plugins.verifiers.usable().values() if cls.can_prove]
+    classes = [plugins.verifiers.get(n) for n in names] if names else complete
     bounders = tuple(plugins.all_bounders().values())
     return Jury(tuple(cls() for cls in classes), bounders, timeout, seed)

@@ -1,6 +1,9 @@
-"""From a problem to an outcome: bounds, encoding, one target after another."""
+"""From a problem to an outcome: bounds, relaxations, a short tree, then smaller boxes or tighter rows."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -10,47 +13,119 @@ from verifolio.encode.condition import row_bounds
 from verifolio.encode.rows import Encoding, NotLinear, encode
 from verifolio.errors import InputError
 from verifolio.evidence import Assumptions, Bounds
-from verifolio.problem import Problem
+from verifolio.problem import Domain, Problem
 from verifolio.verifier import Context
 from verifolio.vnnlib import Rows
 
-from .choose import choose_solver
 from .options import MilpOptions
-from .search import Search
+from .search import Finding, Search, Tally
 from .solver import Settings
 from .tighten import Tightener
+
+FIRST_NODES, FIRST_SHARE = 256, 0.1  # of the first tree: branches per disjunct, share of the time for all
+ROUNDS = (2048.0, np.inf)  # branches per disjunct, so that a hard one does not hide an easy one
 
 
 def decide(problem: Problem, context: Context, options: MilpOptions) -> Outcome:
     """Prove the problem, find a point that replays, or say what is missing."""
     if problem.domain.empty or not problem.disjuncts:
         return Outcome.proved(reason="no input or no condition to satisfy")
-    bounds = known_bounds(problem, context, options.bounder)
+    decider = Decider(context, options)
     try:
-        encoding = encode_tightly(problem, context, bounds, options)
+        finding = decider.whole(problem, known_bounds(problem, context, options.bounder))
     except NotLinear as error:
         return Outcome.unknown(str(error))
-    live, floor = possible(problem, encoding, bounds)
-    solver, note = choose_solver(options.solver)
-    search = Search(problem, encoding, context, options, solver)
-    search.tally.notes += [note] if note else []
-    live, surveyed = search.survey(live)
-    if surveyed.point is not None:
-        return Outcome.found(surveyed.point, stats=_stats(search, encoding))
-    reason, floor = "", min(floor, surveyed.bound)
-    for groups in targets(live, options):
-        finding = search.decide(groups)
-        if finding.point is not None:
-            return Outcome.found(finding.point, stats=_stats(search, encoding))
-        if finding.bound <= 0:
-            reason = reason or finding.reason or "not decided"
-        floor = min(floor, finding.bound)
-        if reason and context.budget.expired():
-            break
-    stats = _stats(search, encoding)
-    if not reason:
-        return Outcome.proved(bound=floor if np.isfinite(floor) else None, stats=stats)
-    return Outcome(undecided(context), reason=reason, stats=stats)
+    stats = decider.stats()
+    if finding.point is not None:
+        return Outcome.found(finding.point, stats=stats)
+    if finding.bound > 0:
+        return Outcome.proved(bound=finding.bound if np.isfinite(finding.bound) else None, stats=stats)
+    return Outcome(undecided(context), reason=finding.reason or "not decided", stats=stats)
+
+
+class Decider:
+    """Decides a problem and, where that helps, the boxes it is cut into; keeps the books."""
+
+    def __init__(self, context: Context, options: MilpOptions) -> None:
+        self.context, self.options = context, options
+        self.tally = Tally()
+        self.encoding: Encoding | None = None
+        self.domain: Domain | None = None
+
+    def whole(self, problem: Problem, bounds: Bounds | None) -> Finding:
+        """Everything there is, the cheap things first."""
+        from .boxes import Boxes
+        from .probe import Probe
+
+        probe = Probe(problem)
+        for x in probe.descend(problem.domain, self.context.seed, self.context.budget):
+            self.tally.replays += 1
+            if self.context.check(x):
+                return Finding(-np.inf, x)
+        if self.options.search == "solver":
+            encoding = encode_tightly(problem, self.context, bounds, self.options)
+            return self._targets(problem, bounds, encoding, (np.inf,), self.context)
+        first = replace(self.context, budget=self.context.budget.share(FIRST_SHARE * self._left()))
+        finding = self.box(problem, bounds, FIRST_NODES, first)
+        if finding.bound > 0 or finding.point is not None or finding.final or self.context.budget.expired():
+            return finding
+        boxes = Boxes.of(problem, self, probe)
+        if boxes is not None:
+            return boxes.run()
+        encoding = encode_tightly(problem, self.context, bounds, self.options)
+        return self._targets(problem, bounds, encoding, ROUNDS, self.context)
+
+    def box(self, problem: Problem, bounds: Bounds | None, limit: float, context: Context) -> Finding:
+        """The relaxation of every disjunct, and a tree of limited size for those it leaves open."""
+        encoding = encode(problem.graph, problem.domain, bounds, "bigm")
+        return self._targets(problem, bounds, encoding, (limit,), context)
+
+    def stats(self) -> Stats:
+        tally, encoding = self.tally, self.encoding
+        found: dict[str, float | int | str] = {}
+        if encoding is not None:
+            found |= {"unstable": encoding.unstable_count, "big_m": encoding.big_m}
+        found |= {"solver": tally.solver or "relaxation only", "nodes": tally.nodes}
+        found |= {"replays": tally.replays, "boxes": tally.boxes}
+        found |= {"proof": "; ".join(sorted(set(tally.proofs)))} if tally.proofs else {}
+        return found | ({"note": "; ".join(dict.fromkeys(tally.notes))} if tally.notes else {})
+
+    def _left(self) -> float:
+        left = self.context.budget.remaining
+        return left if np.isfinite(left) else 600.0
+
+    def _targets(
+        self,
+        problem: Problem,
+        bounds: Bounds | None,
+        encoding: Encoding,
+        limits: Sequence[float],
+        context: Context,
+    ) -> Finding:
+        """All disjuncts on one encoding, in rounds of growing trees."""
+        if self.encoding is None or problem.domain is self.domain:
+            self.encoding, self.domain = encoding, problem.domain
+        live, floor = possible(problem, encoding, bounds)
+        search = Search(problem, encoding, context, self.options, self.tally)
+        live, surveyed = search.survey(live)
+        if surveyed.point is not None:
+            return surveyed
+        floor = min(floor, surveyed.bound)
+        groups = targets(live, self.options)
+        for limit in limits:
+            findings = []
+            for group in groups:
+                findings.append(search.decide(group, limit))
+                if findings[-1].point is not None:
+                    return findings[-1]
+            floor = min([floor, *(f.bound for f in findings if f.bound > 0)])
+            groups = [g for g, f in zip(groups, findings, strict=True) if f.bound <= 0]
+            failed = [f for f in findings if f.bound <= 0]
+            if not groups:
+                return Finding(floor)
+            if context.budget.expired() or all(f.final for f in failed):
+                break
+        return replace(failed[0], final=all(f.final for f in failed))
 
 
 def encode_tightly(
@@ -66,10 +141,10 @@ def encode_tightly(
     return encoding
 
 
-def targets(live: list[Rows], options: MilpOptions) -> list[list[Rows]]:
+def targets(live: Sequence[Rows], options: MilpOptions) -> list[list[Rows]]:
     """One target per disjunct, or all of them in one model."""
     if options.disjuncts == "joint" and len(live) > 1:
-        return [live]
+        return [list(live)]
     return [[rows] for rows in live]
 
 
@@ -118,12 +193,3 @@ def undecided(context: Context) -> Verdict:
     if context.budget.remaining <= 0:
         return Verdict.TIMEOUT
     return Verdict.CANCELLED if context.budget.stop() else Verdict.UNKNOWN
-
-
-def _stats(search: Search, encoding: Encoding) -> Stats:
-    tally = search.tally
-    found: dict[str, float | int | str] = {"unstable": encoding.unstable_count, "big_m": encoding.big_m}
-    found |= {"solver": tally.solver or "relaxation only", "nodes": tally.nodes, "replays": tally.replays}
-    found |= {"proof": "; ".join(sorted(set(tally.proofs)))} if tally.proofs else {}
-    found |= {"note": "; ".join(dict.fromkeys(tally.notes))} if tally.notes else {}
-    return found

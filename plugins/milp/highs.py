@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import highspy
 import numpy as np
 
+from verifolio.budget import Budget
 from verifolio.encode.model import Array, Model
 
 from .solver import Result, Settings, Status, Watch
 
 LEAST_TOLERANCE = 1e-10
+SLICE = 0.25  # seconds between two looks at the cancel token
 
 
 def load(model: Model, settings: Settings, presolve: bool) -> Any:
@@ -109,7 +111,10 @@ def _result(solver: Any, best: list[tuple[float, Array]], stopped: bool) -> Resu
 
 @dataclass(frozen=True, eq=False)
 class LpResult:
-    """`duals` belong to an optimum, `ray` proves infeasibility; either may be missing."""
+    """`duals` belong to an optimum or to a bound above the cutoff, `ray` proves infeasibility.
+
+    Either may be missing; `point` is an optimum's.
+    """
 
     status: Status
     objective: float = float("nan")
@@ -119,11 +124,19 @@ class LpResult:
 
 
 class Lp:
-    """The relaxation of a model, solved again and again with other bounds or costs."""
+    """The relaxation of a model, solved again and again with other bounds or costs.
 
-    def __init__(self, model: Model, settings: Settings) -> None:
+    `cutoff`: stop as soon as the dual objective exceeds it, which spares most of the work of closed branches.
+    """
+
+    def __init__(
+        self, model: Model, settings: Settings, budget: Budget | None = None, cutoff: float | None = None
+    ) -> None:
         self.model = model.relaxed()
-        self._solver = load(self.model, settings, presolve=False)
+        self._budget = budget if budget is not None else Budget()
+        self._solver = load(self.model, replace(settings, seconds=float("inf")), presolve=False)
+        if cutoff is not None:
+            self._solver.setOptionValue("objective_bound", cutoff)
 
     def set_bounds(self, lower: Array, upper: Array) -> None:
         """Change the bounds of all columns that differ."""
@@ -131,34 +144,37 @@ class Lp:
         if len(changed):
             columns = changed.astype(np.int32)
             self._solver.changeColsBounds(len(columns), columns, lower[changed], upper[changed])
-            self.model = self.model.with_bounds(
-                changed.tolist(), lower[changed].tolist(), upper[changed].tolist()
-            )
+            self.model = replace(self.model, lower=lower, upper=upper)
 
     def set_cost(self, cost: Array) -> None:
         columns = np.arange(len(cost), dtype=np.int32)
         self._solver.changeColsCost(len(cost), columns, cost)
         self.model = self.model.minimising(cost)
 
-    def solve(self, seconds: float) -> LpResult:
-        """Solve from the last basis."""
-        solver = self._solver
-        if np.isfinite(seconds):
+    def solve(self, seconds: float = float("inf")) -> LpResult:
+        """Solve from the last basis, in slices of time, so that a cancelled budget is noticed."""
+        solver, limit = self._solver, highspy.HighsModelStatus.kTimeLimit
+        part = self._budget.share(seconds)
+        while True:
             # HiGHS adds up the time of all runs of one object
-            solver.setOptionValue("time_limit", solver.getRunTime() + max(seconds, 1e-3))
-        solver.run()
-        status = solver.getModelStatus()
-        if status == highspy.HighsModelStatus.kOptimal:
-            found = solver.getSolution()
-            return LpResult(
-                Status.OPTIMAL,
-                float(solver.getInfo().objective_function_value),
-                np.array(found.col_value, np.float64),
-                np.array(found.row_dual, np.float64),
-            )
-        if status == highspy.HighsModelStatus.kInfeasible:
-            return LpResult(Status.INFEASIBLE, ray=self._ray())
-        ended = status in (highspy.HighsModelStatus.kTimeLimit, highspy.HighsModelStatus.kInterrupt)
+            solver.setOptionValue("time_limit", solver.getRunTime() + max(min(part.remaining, SLICE), 1e-3))
+            solver.run()
+            status = solver.getModelStatus()
+            if status != limit or part.expired():
+                return self._read(status)
+
+    def _read(self, status: Any) -> LpResult:
+        kinds = highspy.HighsModelStatus
+        found = self._solver.getSolution()
+        objective = float(self._solver.getInfo().objective_function_value)
+        duals = np.array(found.row_dual, np.float64) if found.dual_valid else None
+        if status == kinds.kOptimal:
+            return LpResult(Status.OPTIMAL, objective, np.array(found.col_value, np.float64), duals)
+        if status == kinds.kObjectiveBound:
+            return LpResult(Status.ABOVE, objective, duals=duals)
+        if status == kinds.kInfeasible:
+            return LpResult(Status.INFEASIBLE, objective, duals=duals, ray=self._ray())
+        ended = status in (kinds.kTimeLimit, kinds.kInterrupt)
         return LpResult(Status.STOPPED if ended else Status.FAILED)
 
     def _ray(self) -> Array | None:

@@ -131,6 +131,6 @@ class _Closest:
         for margin in MARGINS:
             target = self._model(rows, self.ball.radius, margin)
             fixed = target.model.with_bounds(columns, phases, phases)
-            result = Lp(fixed, self._settings()).solve(POLISH_SECONDS)
+            result = Lp(fixed, self._settings(), self.context.budget).solve(POLISH_SECONDS)
             if result.point is None or self.accept(result.point):
                 return

@@ -1,4 +1,4 @@
-"""What can be set about the verifier `milp`."""
+"""Options of the verifier `milp`."""
 
 from __future__ import annotations
 
@@ -10,18 +10,24 @@ from typing import Literal
 class MilpOptions:
     """Options of `milp`.
 
-    solver: which solver; auto takes Gurobi where it is installed and its licence fits the model.
+    search: a tree of our own over HiGHS's linear programs, every leaf certified; or the solver's own tree.
+    solver: who runs its own tree, here and where the closest counterexample is asked for; auto takes Gurobi
+        where it is installed and its licence fits.
     bounder: name of the bounder for big-M constants; empty takes the tightest willing one.
     tighten: seconds for linear programs that tighten unstable neurons, at most a fifth of the budget.
+    split: boxes with at most this many inputs of some width are bisected where the tree is slow; 0 for never.
     disjuncts: one model per disjunct (auto does that too), or one joint model with a binary per disjunct.
-    certify: branch and bound with safe dual bounds: never, where tolerances leave a doubt, or always.
+    certify: what a solver's own proof needs: never more than itself, a second one with tight tolerances (or
+        our tree, where that one hesitates), or always our tree.
     tolerance: feasibility tolerance of the first solve; the second one uses `tight`.
     threads: 0 takes the budget's cores.
     """
 
+    search: Literal["tree", "solver"] = "tree"
     solver: Literal["auto", "highs", "gurobi"] = "auto"
     bounder: str = ""
     tighten: float = 5.0
+    split: int = 16
     disjuncts: Literal["auto", "one", "joint"] = "auto"
     certify: Literal["never", "doubt", "always"] = "doubt"
     tolerance: float = 1e-7

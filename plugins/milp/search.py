@@ -11,19 +11,20 @@ import numpy as np
 from verifolio.encode.condition import MarginModel, margin_model
 from verifolio.encode.model import Array
 from verifolio.encode.rows import Encoding, box
-from verifolio.encode.safe import proves_infeasible, safe_lower_bound
 from verifolio.problem import Problem
 from verifolio.verifier import Context
 from verifolio.vnnlib import Rows
 
-from .certify import prove
-from .highs import Lp
+from .choose import choose_solver
+from .highs import Highs, Lp
 from .options import MilpOptions
 from .solver import Result, Settings, Solver, Status, Watch
+from .tree import close, prove
 
 POLL = 0.005
 BRANCHES = 20_000
 HINGES = "hinges on solver tolerance"
+TREE = "tree"
 
 
 @dataclass(eq=False)
@@ -33,6 +34,7 @@ class Tally:
     solver: str = ""
     nodes: int = 0
     replays: int = 0
+    boxes: int = 0
     slack: float = 0.0
     proofs: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -40,22 +42,26 @@ class Tally:
 
 @dataclass(frozen=True, eq=False)
 class Finding:
-    """`bound` > 0: the target has no counterexample. `point`: one that replays. Otherwise `reason`."""
+    """`bound` > 0: the target has no counterexample. `point`: one that replays. Otherwise `reason`.
+
+    `final`: neither more time nor smaller boxes would help.
+    """
 
     bound: float
     point: Array | None = None
     reason: str = ""
+    final: bool = False
 
 
 class Search:
     """Decides targets on one encoding."""
 
     def __init__(
-        self, problem: Problem, encoding: Encoding, context: Context, options: MilpOptions, solver: Solver
+        self, problem: Problem, encoding: Encoding, context: Context, options: MilpOptions, tally: Tally
     ) -> None:
         self.problem, self.encoding, self.context, self.options = problem, encoding, context, options
-        self.solver = solver
-        self.tally = Tally()
+        self.solver: Solver | None = None
+        self.tally = tally
         self._box = box(problem.domain)
         self._accepted: Array | None = None
         self._polled = 0.0
@@ -80,24 +86,25 @@ class Search:
                 open_rows.append((root.bound, k))
         return [live[k] for _, k in sorted(open_rows)], Finding(floor)
 
-    def decide(self, groups: Sequence[Rows]) -> Finding:
-        """Decide one target that the relaxation leaves open."""
+    def decide(self, groups: Sequence[Rows], limit: float = np.inf) -> Finding:
+        """Decide one target that the relaxation leaves open, by our tree or by the solver's."""
+        if self.options.search == "tree":
+            return self._prove(groups, limit)
         last = Finding(-np.inf, reason="out of time")
+        claims = 0
         for tolerance in (self.options.tolerance, self.options.tight):
             last = self._solve(groups, tolerance)
-            settled = last.bound > 0 or last.point is not None
-            if settled or self.context.budget.expired() or last.reason != HINGES:
+            claims += last.bound > 0
+            enough = claims > 0 and self.options.certify != "doubt"
+            open_end = last.bound <= 0 and last.reason != HINGES
+            if enough or last.point is not None or self.context.budget.expired() or open_end:
                 break
-        wanted = {
-            "never": False,
-            "doubt": last.bound <= 0 and last.reason == HINGES,
-            "always": last.bound > 0,
-        }
-        if last.point is None and wanted[self.options.certify] and not self.context.budget.expired():
-            return self._certify(groups)
-        if last.bound > 0:
-            self.tally.proofs.append("solver bound beyond tolerance")
-        return last
+        wanted = {"never": 1, "doubt": 2, "always": 3}[self.options.certify]
+        if last.point is not None or claims >= wanted:
+            self.tally.proofs += ["solver bound beyond tolerance"] if claims >= wanted else []
+            return last
+        doubted = last.bound > 0 or last.reason == HINGES
+        return self._prove(groups, BRANCHES) if doubted and self.options.certify != "never" else last
 
     def _settings(self, tolerance: float) -> Settings:
         threads = self.options.threads or self.context.budget.cores
@@ -106,31 +113,22 @@ class Search:
     def _root(self, groups: Sequence[Rows]) -> Finding:
         """The relaxation alone: its duals often prove the target, and size the tolerance slack."""
         target = margin_model(self.encoding, self.problem.domain, groups, np.inf)
-        lp = Lp(target.model, self._settings(self.options.tight))
-        result = lp.solve(self.context.budget.remaining)
-        self.tally.slack = max(self.tally.slack, unit_slack(target, np.zeros(0)))
-        if result.ray is not None and proves_infeasible(lp.model, result.ray):
-            self.tally.proofs.append("relaxation, certified")
-            return Finding(np.inf)
-        if result.duals is None or result.point is None:
-            return Finding(-np.inf, reason=f"the relaxation {result.status.value}")
-        self.tally.slack = max(self.tally.slack, unit_slack(target, result.duals))
-        bound = safe_lower_bound(lp.model, result.duals)
+        lp = Lp(target.model, self._settings(self.options.tolerance), self.context.budget)
+        result = lp.solve()
+        duals = result.duals if result.duals is not None else np.zeros(0)
+        self.tally.slack = max(self.tally.slack, unit_slack(target, duals))
+        bound = close(lp, result)
         if bound > 0:
             self.tally.proofs.append("relaxation, certified")
             return Finding(bound)
-        return Finding(bound, self._accepted if self._accept(result.point) else None)
+        if result.point is None:
+            return Finding(-np.inf, reason=f"the relaxation {result.status.value}")
+        return Finding(min(result.objective, 0.0), self._accepted if self._accept(result.point) else None)
 
     def _solve(self, groups: Sequence[Rows], tolerance: float) -> Finding:
         slack = tolerance * self.tally.slack
         target = margin_model(self.encoding, self.problem.domain, groups, slack)
-        solver = self.solver
-        refusal = solver.refuses(target.model)
-        if refusal is not None:
-            from .highs import Highs
-
-            self.tally.notes.append(f"{solver.name}: {refusal}")
-            solver = self.solver = Highs()
+        solver = self._willing(target)
         seen = [-np.inf]
 
         def tick(bound: float) -> bool:
@@ -141,6 +139,17 @@ class Search:
         result = replace(result, bound=max(result.bound, seen[0]))
         self.tally.solver, self.tally.nodes = solver.name, self.tally.nodes + result.nodes
         return self._read(result, slack)
+
+    def _willing(self, target: MarginModel) -> Solver:
+        """The solver that was asked for, or HiGHS and a note why not."""
+        if self.solver is None:
+            self.solver, note = choose_solver(self.options.solver)
+            self.tally.notes += [note] if note else []
+        refusal = self.solver.refuses(target.model)
+        if refusal is not None:
+            self.tally.notes.append(f"{self.solver.name}: {refusal}")
+            self.solver = Highs()
+        return self.solver
 
     def _read(self, result: Result, slack: float) -> Finding:
         if self._accepted is not None:
@@ -153,17 +162,19 @@ class Search:
             return Finding(-np.inf, reason=f"the solver ended with: {result.message or 'no solution'}")
         return Finding(-np.inf, reason=HINGES)
 
-    def _certify(self, groups: Sequence[Rows]) -> Finding:
+    def _prove(self, groups: Sequence[Rows], limit: float) -> Finding:
         target = margin_model(self.encoding, self.problem.domain, groups, np.inf)
-        settings = self._settings(self.options.tight)
-        proof = prove(target, settings, self.context.budget, self._accept, BRANCHES)
+        settings = self._settings(self.options.tolerance)
+        proof = prove(target, settings, self.context.budget, self._accept, limit)
         self.tally.nodes += proof.nodes
+        self.tally.solver = self.tally.solver or TREE
         if proof.point is not None:
             return Finding(-np.inf, self._accepted)
         if proof.bound > 0:
             self.tally.proofs.append("branch and bound, certified")
             return Finding(proof.bound)
-        return Finding(proof.bound, reason=f"{HINGES} ({proof.reason})")
+        reason = f"{HINGES} ({proof.reason})" if proof.doubtful else proof.reason
+        return Finding(proof.bound, reason=reason, final=proof.doubtful)
 
     def _incumbent(self, point: Array, objective: float) -> bool:
         return self._accept(point)

@@ -19,6 +19,7 @@ class Status(Enum):
     """How a solve ended."""
 
     OPTIMAL = "optimal"
+    ABOVE = "above its cutoff"
     INFEASIBLE = "infeasible"
     STOPPED = "stopped"
     FAILED = "failed"

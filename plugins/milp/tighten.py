@@ -33,7 +33,7 @@ class Tightener:
             return low, high
         started = time.monotonic()
         low, high = low.copy(), high.copy()
-        lp = Lp(encoding.builder.model(), self._settings)
+        lp = Lp(encoding.builder.model(), self._settings, self._budget)
         widest = unstable[np.argsort(low[unstable] * high[unstable])]
         for neuron in widest:
             left = min(self._left - (time.monotonic() - started), self._budget.remaining)

@@ -176,9 +176,6 @@ class _Session:
         for row in rows.linear_rows():
             self._row(row_form(row.terms, self.network), row.rhs - depth, row.strict)
         self._send()
-        remaining = self.context.budget.remaining
-        if math.isfinite(remaining):
-            self.solver.set("timeout", max(1, int(remaining * 1000)))
         verdict = self.solver.check()
         if verdict == z3.sat:
             self._keep(self.solver.model())
@@ -212,8 +209,6 @@ class _Session:
         optimiser.add(self.solver.assertions(), *phases)
         optimiser.add(z3.parse_smt2_string("\n".join(self.lines), decls=declared, ctx=self.ctx))
         self.lines = []
-        if math.isfinite(self.context.budget.remaining):
-            optimiser.set("timeout", max(1, int(self.context.budget.remaining * 1000)))
         optimiser.maximize(depth)
         if optimiser.check() != z3.sat:
             return False

@@ -16,8 +16,8 @@ from verifolio.budget import Budget
 from verifolio.evidence import Bounds
 from verifolio.graph import Graph
 from verifolio.graph.enclosure import enclose
-from verifolio.plugins.fuzz.campaign import Plan, draw, run_campaign
-from verifolio.plugins.fuzz.examine import Jury, examine
+from verifolio.plugins.fuzz.campaign import Plan, Summary, draw, placed, run_campaign, sparing
+from verifolio.plugins.fuzz.examine import Jury, examine, with_truth
 from verifolio.plugins.fuzz.shrink import candidates
 from verifolio.problem import Problem
 from verifolio.query import Query
@@ -84,7 +84,7 @@ def test_a_false_proof_is_caught_and_shrunk_to_a_handful_of_neurons(tmp_path: Pa
 
 
 def test_a_crash_and_bounds_that_do_not_contain_are_findings() -> None:
-    made = draw(Plan(seed=1, kinds=("dense",)), 0, 0.1)
+    made = placed(with_truth(draw(Plan(seed=1, kinds=("dense",)), 0)), 0.1)
     seen = examine(made, Jury((Crasher(),), (Narrow(),), seconds=5.0))
     kinds = {(f.kind, f.accused) for f in seen.findings}
     assert kinds == {("error", "crasher"), ("unsound bounds", "narrow")}
@@ -93,7 +93,8 @@ def test_a_crash_and_bounds_that_do_not_contain_are_findings() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_step_of_shrinking_is_a_problem_of_its_own(kind: str) -> None:
-    made = draw(Plan(seed=2, kinds=(kind,), disjuncts=3, rows=3), 0, 0.1)  # type: ignore[arg-type]
+    plan = Plan(seed=2, kinds=(kind,), disjuncts=3, rows=3)  # type: ignore[arg-type]
+    made = placed(with_truth(draw(plan, 0)), 0.1)
     smaller = list(candidates(made.problem))
     assert smaller
     x = (made.problem.domain.lower + made.problem.domain.upper) / 2
@@ -110,6 +111,15 @@ def test_honest_members_agree(tmp_path: Path) -> None:
     summary = run_campaign(Plan(seed=7, networks=4), jury, tmp_path, quiet)
     assert summary.findings == []
     assert summary.problems == 8
+
+
+def test_a_member_that_takes_far_longer_than_the_others_is_spared() -> None:
+    members = tuple(installed().verifiers.get(n)() for n in ("milp", "smt", "crown"))
+    summary = Summary(problems=20)
+    summary.spent.update({"milp": 1.0, "smt": 1.5, "crown": 7.0})
+    assert [v.name for v in sparing(Jury(members), summary).verifiers] == ["milp", "smt"]
+    assert summary.spared == {"crown": 1, "milp": 0, "smt": 0}
+    assert sparing(Jury(members[:2]), summary).verifiers == members[:2]
 
 
 def test_the_command_exits_with_four_on_a_finding(

@@ -18,6 +18,7 @@ from verifolio.errors import InputError
 from verifolio.evidence import Evidence
 from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Relu
 from verifolio.graph.enclosure import enclose
+from verifolio.plugins.milp.decide import encode_tightly
 from verifolio.plugins.milp.options import MilpOptions
 from verifolio.plugins.milp.verifier import Milp
 from verifolio.problem import Ball, Domain, Problem, dense_rows
@@ -68,8 +69,10 @@ def dense(*layers: tuple[list[list[float]], list[float]]) -> Graph:
 
 
 @pytest.mark.parametrize("seed", range(16))
-@pytest.mark.parametrize("disjuncts", ["one", "joint"])
-def test_agrees_with_the_truth(seed: int, disjuncts: str) -> None:
+@pytest.mark.parametrize(
+    ("disjuncts", "search"), [("one", "tree"), ("joint", "tree"), ("one", "solver"), ("joint", "solver")]
+)
+def test_agrees_with_the_truth(seed: int, disjuncts: str, search: str) -> None:
     rng = np.random.default_rng(seed)
     kind = KINDS[seed % 4]
     distance = float(rng.choice([1e-6, 1e-4, 1e-2, 1.0])) * (1 if seed % 2 else -1)
@@ -77,7 +80,7 @@ def test_agrees_with_the_truth(seed: int, disjuncts: str) -> None:
         kind, inputs=4 if kind == "conv" else 2, width=2 if kind == "maxpool" else 3, depth=1 + seed % 2
     )
     made = generate(rng, shape, distance, disjuncts=1 + seed % 3, rows=1 + seed % 2, cuts=seed % 3 // 2)
-    options = MilpOptions(solver="highs", disjuncts=disjuncts)  # type: ignore[arg-type]
+    options = MilpOptions(search=search, solver="highs", disjuncts=disjuncts)  # type: ignore[arg-type]
     outcome = Milp(options).run(made.problem, context(made.problem))
     assert outcome.verdict is made.expected, outcome.reason
 
@@ -101,7 +104,8 @@ def test_gurobi_is_used_where_it_fits_and_agrees() -> None:
         pytest.skip(f"no Gurobi licence: {licence_problem()}")
     for seed, distance in ((0, 1e-3), (1, -1e-3), (2, -0.1)):
         made = generate(np.random.default_rng(seed), Shape(width=4), distance)
-        outcome = Milp(MilpOptions(solver="gurobi", tighten=0.0)).run(made.problem, context(made.problem))
+        options = MilpOptions(search="solver", solver="gurobi", tighten=0.0)
+        outcome = Milp(options).run(made.problem, context(made.problem))
         assert outcome.verdict is made.expected
         assert outcome.stats["solver"] in ("gurobi", "relaxation only")
 
@@ -115,7 +119,7 @@ def test_a_model_beyond_the_free_licence_falls_back_with_the_reason() -> None:
     rng = np.random.default_rng(0)
     graph = random_graph(rng, Shape(inputs=3, width=1500, depth=1, outputs=1))
     problem = Problem(graph, Domain(np.full(3, -2.0), np.full(3, 2.0)), (make_rows([({3: 1.0}, -2.0)]),))
-    options = MilpOptions(solver="gurobi", tighten=0.0, certify="never")
+    options = MilpOptions(search="solver", solver="gurobi", tighten=0.0, certify="never")
     outcome = Milp(options).run(problem, replace(context(problem, 4.0), check=lambda _: False))
     assert outcome.verdict in (Verdict.TIMEOUT, Verdict.UNSAT, Verdict.UNKNOWN)
     assert outcome.stats["solver"] == "highs"
@@ -144,10 +148,10 @@ def test_linear_programs_tighten_and_feed_the_evidence() -> None:
     rng = np.random.default_rng(2)
     graph = random_graph(rng, Shape(inputs=3, width=8, depth=2))
     problem = Problem(graph, random_domain(rng, 3), (make_rows([({3: 1.0}, -100.0)]),))
-    loose = Milp(MilpOptions(solver="highs", tighten=0.0)).run(problem, context(problem))
+    loose = encode_tightly(problem, context(problem), None, MilpOptions(tighten=0.0))
     evidence = Evidence()
-    tight = Milp(MilpOptions(solver="highs")).run(problem, context(problem, evidence=evidence))
-    assert float(tight.stats["big_m"]) < float(loose.stats["big_m"])
+    tight = encode_tightly(problem, context(problem, evidence=evidence), None, MilpOptions())
+    assert tight.big_m < loose.big_m
     (bounds,) = evidence.bounds
     for x in rng.uniform(problem.domain.lower, problem.domain.upper, (200, 3)):
         prefix = Graph(graph.nodes, max(bounds.lower))

@@ -1,0 +1,68 @@
+"""Margins and gradients at single points: where to cut a box, and which points to replay."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verifolio.budget import Budget
+from verifolio.encode.model import Array
+from verifolio.graph.module import GraphModule
+from verifolio.problem import Domain, Problem, dense_rows
+
+STARTS, STEPS = 16, 24
+
+
+class Probe:
+    """Margins and their gradients at a few points of every box, in doubles; nothing here is a proof."""
+
+    def __init__(self, problem: Problem) -> None:
+        graph = problem.graph
+        self.module = GraphModule(graph, torch.float64)
+        rows = [dense_rows(r, graph.input_size, graph.output_size) for r in problem.disjuncts if r.count]
+        self.rows = [tuple(torch.tensor(part) for part in parts) for parts in rows]
+
+    def look(self, domains: list[Domain]) -> tuple[list[Array], Array]:
+        """Points that may be counterexamples, and per box how much each input moves the margin."""
+        lower, upper = (
+            torch.as_tensor(np.stack([getattr(d, side) for d in domains])) for side in ("lower", "upper")
+        )
+        centre = (lower + upper) / 2
+        margin, slope = self._slope(centre)
+        corner = torch.where(slope > 0, lower, upper)
+        deeper, other = self._slope(corner)
+        influence = (slope.abs() + other.abs()) * (upper - lower)
+        points = torch.cat([centre[margin <= 0], corner[deeper <= 0]])
+        # an input without influence at either point may still have some elsewhere
+        share = (upper - lower) / (upper - lower).sum(1, keepdim=True).clamp_min(1e-300)
+        score = influence / influence.sum(1, keepdim=True).clamp_min(1e-300) + 0.05 * share
+        return list(points.numpy()), score.numpy()
+
+    def descend(self, domain: Domain, seed: int, budget: Budget) -> list[Array]:
+        """Points that may be counterexamples, met while walking down the margin from a few starts."""
+        lower, upper = torch.tensor(domain.lower), torch.tensor(domain.upper)
+        if not bool(torch.isfinite(lower).all() and torch.isfinite(upper).all()):
+            return []
+        random = torch.Generator().manual_seed(seed)
+        shares = torch.rand(STARTS, len(lower), generator=random, dtype=torch.float64)
+        shares[0] = 0.5
+        x, step = lower + shares * (upper - lower), (upper - lower) / 4
+        for _ in range(STEPS):
+            if budget.expired():
+                break
+            margin, slope = self._slope(x)
+            if bool((margin <= 0).any()):
+                return list(x[margin.argsort()[: int((margin <= 0).sum())]].numpy())
+            x = torch.minimum(torch.maximum(x - step * slope.sign(), lower), upper)
+            step = step * 0.85
+        return []
+
+    def _slope(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        x = x.detach().clone().requires_grad_(True)
+        with torch.enable_grad():
+            y = self.module(x)
+            each = [(x @ a.T + y @ b.T - rhs).amax(1) for a, b, rhs in self.rows]
+            margin = torch.stack(each).amin(0) if each else x.sum(1) * 0 - 1
+            (slope,) = torch.autograd.grad(margin.sum(), x)
+        return margin.detach(), slope
