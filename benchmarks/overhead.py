@@ -1,12 +1,12 @@
 """What the framework costs on top of a verifier: many easy queries on one network, and one that takes long.
 
-    python benchmarks/overhead.py [--queries 100] [--seconds 20] [--verifier crown]
+    python benchmarks/overhead.py [--queries 100] [--seconds 20] [--verifier crown] [--long-verifier smt]
 
 Easy: the same local-robustness queries by the verifier called directly in this process, by the oracle with a
 portfolio of one, and by a portfolio of two, whose members are asked first whether they refuse; all warm. The clock
 counts what other work on the machine takes away, processor time does not. Long: a hard query; the time that it
 spends outside the worker, and the processor time of everything but the worker. Exit code 1 if a goal is missed, 20 ms
-per easy query or 5 % of a long one; 3 if the long query was decided too soon to tell.
+of processor per easy query or 5 % of a long one; 3 if the long query was decided too soon to tell.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import argparse
 import os
 import statistics
+import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from pathlib import Path
 
 import psutil
 
+from verifolio.answer import Answer
 from verifolio.attempt import Choice
 from verifolio.budget import Budget
 from verifolio.data import load_data
@@ -103,7 +105,7 @@ def cost_of(run: Callable[[Query], object], queries: Sequence[Query]) -> Cost:
 
 
 def measure_easy(verifier: str, count: int) -> Cost:
-    """The overhead of the more expensive portfolio."""
+    """The larger overhead of the two portfolios, by either measure."""
     queries = easy_queries(count + WARM, 0.005)
     direct = installed().verifiers.get(verifier)()
     for query in queries:  # what a worker has in memory, too
@@ -118,28 +120,44 @@ def measure_easy(verifier: str, count: int) -> Cost:
             oracle.executor.warm(wait=True)
             extra = cost_of(oracle.ask, [replace(q) for q in queries]) - bare
         print(f"  more through the oracle, portfolio {portfolio.name}: {extra}")
-        worst = max(worst, extra, key=lambda cost: cost.processor)
+        worst = Cost(max(worst.clock, extra.clock), max(worst.processor, extra.processor))
     return worst
+
+
+def ask_watched(oracle: Oracle, query: Query) -> tuple[Answer, float, dict[int, float]]:
+    """The answer, its seconds, and the processor seconds of every process; of one that died, what was seen last."""
+    before, seen, over = processor_seconds(), dict[int, float](), threading.Event()
+
+    def watch() -> None:
+        while not over.wait(0.5):
+            seen.update(processor_seconds())
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    started = time.perf_counter()
+    try:
+        answer = oracle.ask(query)
+    finally:
+        wall = time.perf_counter() - started
+        over.set()
+        watcher.join()
+    seen.update(processor_seconds())
+    return answer, wall, {pid: spent - before.get(pid, 0.0) for pid, spent in seen.items()}
 
 
 def measure_long(verifier: str, seconds: float) -> float | None:
     """The larger share of a long query that is not the verifier's: by the clock, by processor time."""
     with Oracle(single(verifier), timeout=seconds, infer=False) as oracle:
         oracle.executor.warm(wait=True)
-        oracle.ask(hard_query(0.001))  # the worker has the network in memory
-        before, started = processor_seconds(), time.perf_counter()
-        answer = oracle.ask(hard_query(HARD))
-        wall = time.perf_counter() - started
-        after = processor_seconds()
+        answer, wall, spent = ask_watched(oracle, hard_query(HARD))
     if wall < seconds / 4:
         print(f"long: {answer.verdict.value} after {wall:.2f} s, too soon to tell; nothing is measured")
         return None
-    spent = {pid: after[pid] - before.get(pid, 0.0) for pid in after}
     worker = max(spent, key=lambda pid: spent[pid])
     around = sum(s for pid, s in spent.items() if pid != worker)
     inside = sum(a.seconds for a in answer.attempts)
     shares = (wall - inside) / inside, around / spent[worker]
-    print(f"long: {answer.verdict.value} after {wall:.2f} s, load {os.getloadavg()[0]:.1f}")
+    print(f"long: {verifier} {answer.verdict.value} after {wall:.2f} s, load {os.getloadavg()[0]:.1f}")
     print(f"  clock: {wall - inside:.3f} s outside the worker, {100 * shares[0]:.2f} %")
     print(f"  processor: worker {spent[worker]:.2f} s, all others {around:.2f} s, {100 * shares[1]:.2f} %")
     return max(shares)
@@ -149,16 +167,24 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--queries", type=int, default=100)
     parser.add_argument("--seconds", type=float, default=20.0, help="of the long query; 0 leaves it out")
-    parser.add_argument("--verifier", default="crown")
+    parser.add_argument("--verifier", default="crown", help="for easy queries")
+    parser.add_argument("--long-verifier", default="smt", help="one that is slow on the long query")
     options = parser.parse_args()
     extra = measure_easy(options.verifier, options.queries)
-    share = measure_long(options.verifier, options.seconds) if options.seconds else 0.0
+    share = measure_long(options.long_verifier, options.seconds) if options.seconds else 0.0
     if share is None:
         return 3
-    missed = min(extra.clock, extra.processor) > GOAL_MS or share > GOAL_SHARE
-    print(f"goals: {GOAL_MS:g} ms per easy query, {100 * GOAL_SHARE:g} % of a long one: ", end="")
-    print("missed" if missed else "met")
-    return int(missed)
+    print(
+        f"goal of {GOAL_MS:g} ms per easy query, by processor time: {verdict(extra.processor, GOAL_MS)}; ",
+        end="",
+    )
+    print(f"by the clock, which needs an idle machine: {verdict(extra.clock, GOAL_MS)}")
+    print(f"goal of {100 * GOAL_SHARE:g} % of a long query: {verdict(share, GOAL_SHARE)}")
+    return int(extra.processor > GOAL_MS or share > GOAL_SHARE)
+
+
+def verdict(value: float, goal: float) -> str:
+    return "met" if value <= goal else "missed"
 
 
 if __name__ == "__main__":
