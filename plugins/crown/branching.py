@@ -28,7 +28,8 @@ def rank(net: Condensed, phase: Tensor, rows: Tensor, found: Ascended) -> Tensor
     """
     if not net.kept:
         return torch.full((len(phase), 1), -1, device=phase.device)
-    missing = PRESSURE * found.margin.nan_to_num(0.0, 0.0, 0.0).abs()[:, None]
+    # also where nothing seems to be missing: outputs that end in ReLUs may tie at nought
+    missing = PRESSURE * found.margin.nan_to_num(0.0, 0.0, 0.0).abs().clamp(min=1e-6)[:, None]
     pressed = torch.maximum(found.best.beta, missing / (net.high - net.low).clamp(min=1e-6))
     mix = found.best.mix
     goal = mix.new_zeros(len(phase), net.feed.shape[0] - net.kept).scatter_add_(1, rows, mix)

@@ -24,10 +24,10 @@ Signs = dict[int, NDArray[np.int8]]
 
 
 class LeafSolver:
-    """Decides leaves of the search on one (compressed, piecewise-linear) root."""
+    """Decides leaves of the search on one (compressed, piecewise-linear) root in float64."""
 
     def __init__(self, root: Root) -> None:
-        self.root, self.graph = root.double(), root.program.graph
+        self.root, self.graph = root, root.program.graph
 
     def solve(self, leaf: Subproblems) -> tuple[Variables | None, Array | None]:
         """(the variables that prove it impossible, candidate point) of a single subproblem."""

@@ -120,7 +120,8 @@ class Search:
     ) -> None:
         self.root, self.net, self.points = root, net, points
         self.context, self.options = context, options
-        self.leaves = LeafSolver(root)
+        self.exact = root.double()  # proofs: in float32 rounding may eat the margins of deep networks
+        self.leaves = LeafSolver(self.exact)
         self.stack: list[Subproblems] = []
         self.domains, self.stuck = 0, 0
         self.reserve = 0.0
@@ -210,13 +211,13 @@ class Search:
     def _bound(self, items: Subproblems, iterations: int) -> tuple[Subproblems, Array | None]:
         """The subproblems that stay open, with their new bounds and branching candidates; perhaps a witness."""
         found = self._ascend(items, iterations)
-        result = self.root.prove(items.disjunct, items.phase, found.best)
-        margin = result.margin[:, 0]
+        result = self.exact.prove(items.disjunct, items.phase, found.best.to(torch.float64))
+        margin = result.margin[:, 0].to(found.margin.dtype)
         lost = (found.margin - margin).nan_to_num(0.0, 0.0, 0.0)
         self.reserve = RESERVE * float(lost.max())
         left = open_goals(result.margin)
         if self.options.certificate:
-            closed = (margin > 0).nonzero()[:, 0]
+            closed = (result.margin[:, 0] > 0).nonzero()[:, 0]
             self.ledger.add(items.pick(closed), found.best.pick(closed))
         if not len(left):
             return items.pick(left), None

@@ -212,7 +212,7 @@ def test_leaves_are_not_proved_where_points_exist() -> None:
         problem, root = make_root(seed, rows=1 + seed % 2)
         if not len(root.disjuncts) or not root.program.graph.relus:
             continue
-        solver = LeafSolver(root)
+        solver = LeafSolver(root.double())
         seen = values(root, problem.domain)
         gaps = (seen[root.program.graph.output] - root.goal.rhs[0].double().numpy()).max(axis=1)
         for k in np.argsort(gaps)[:: len(gaps) // 12]:
