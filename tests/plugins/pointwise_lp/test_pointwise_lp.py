@@ -104,6 +104,25 @@ def plain_program(problem: Problem, ball: Ball, disjunct: int) -> float:
     return float(answer.fun) if answer.fun is not None and answer.status == 0 else np.inf
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_its_radius_is_never_below_the_exact_minimum_and_its_point_replays(seed: int) -> None:
+    from verifolio.plugins.milp.verifier import Milp
+
+    problem, ball = classifier(seed, inputs=4)
+    found = PointwiseLp(PointwiseLpOptions(targets="all")).minimise(problem, ball, context(problem))
+    exact = Milp().minimise(problem, ball, context(problem, 60.0))
+    assert exact.distance is not None
+    if found.point is None:
+        return  # nothing in the region of the centre
+    radius = ball.distance(found.point)
+    assert radius >= exact.distance - 1e-9
+    assert exact.point is not None and ball.distance(exact.point) <= radius + 1e-5
+    # the float32 point next to it, as core replays it
+    near = np.asarray(np.float32(found.point), np.float64)
+    assert ball.distance(near) <= radius + 1e-5
+    assert checker(problem)(found.point)
+
+
 def test_alpha_is_kept_and_costs_distance() -> None:
     for seed in range(12):
         problem, ball = classifier(seed)
