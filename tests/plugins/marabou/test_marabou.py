@@ -70,8 +70,7 @@ def test_a_race_on_acas_xu() -> None:
     assert not [p for p in psutil.Process().children(recursive=True) if p.status() != "zombie"]
 
 
-RACED = [("2", f"{a}_{b}") for a, b in ((1, 2), (1, 4), (1, 6), (2, 1), (2, 2), (2, 3), (2, 5), (2, 8))]
-RACED += [("3", f"2_{b}") for b in (4, 5, 7, 9)] + [("4", f"2_{b}") for b in (4, 5, 7, 9)]
+RACED = [(p, n) for p in ("3", "4") for n in ("2_4", "2_5", "2_7", "2_9", "3_8", "4_9", "5_7")]
 
 
 @installed
@@ -81,10 +80,10 @@ RACED += [("3", f"2_{b}") for b in (4, 5, 7, 9)] + [("4", f"2_{b}") for b in (4,
 def test_it_wins_races_on_acas_xu_and_nobody_stays_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Against exact search, which is slow here. Its files lie in a folder of ours, so that the table of
-    processes shows what is left of it, whoever its parent is by then."""
+    """Against smt, which is slow here; crown and milp are quicker than either. Its files lie in a folder of ours,
+    so that the table of processes shows what is left of it, whoever its parent is by then."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
-    race = Portfolio(Race((Member(Choice("milp")), Member(Choice("marabou")))))
+    race = Portfolio(Race((Member(Choice("smt")), Member(Choice("marabou")))))
     won, left = [], []
     with Oracle(race, timeout=120.0, infer=False) as oracle:
         for prop, net in RACED:
@@ -94,8 +93,7 @@ def test_it_wins_races_on_acas_xu_and_nobody_stays_behind(
             left += [p.pid for p in psutil.process_iter(["cmdline"]) if is_solver(p, tmp_path)]
             losers = [a for a in answer.attempts if answer.verdict.decided and a.verifier != answer.verifier]
             assert all(a.verdict is not Verdict.ERROR for a in losers), losers
-            if prop != "2":
-                assert answer.verdict in (Verdict.UNSAT, Verdict.TIMEOUT)
+            assert answer.verdict in (Verdict.UNSAT, Verdict.TIMEOUT)
     assert not left
     assert len(won) >= 10, won
     assert not [p for p in psutil.Process().children(recursive=True) if p.status() != "zombie"]
