@@ -24,6 +24,7 @@ from verifolio.answer import Outcome, Verdict, Witness
 from verifolio.budget import Budget
 from verifolio.plugins.bench.instances import Instance, read_instances
 from verifolio.plugins.bench.runner import load
+from verifolio.plugins.milp import boxes, decide, probe
 from verifolio.plugins.milp.options import MilpOptions
 from verifolio.plugins.milp.verifier import Milp
 from verifolio.referee import replay
@@ -32,6 +33,7 @@ from verifolio.verifier import Context
 
 CATEGORIES = ("mnist_fc", "eran", "rl_benchmarks", "reach_prob_density", "acasxu")
 ACASXU = 30
+LOADED = (boxes, decide, probe)  # before forking, so that all runs see the same code
 PATIENCE = 40  # wall seconds per second of the cap, for a core that is shared
 COLUMNS = (
     "id",
@@ -46,6 +48,7 @@ COLUMNS = (
     "boxes",
     "reason",
 )
+BOUNDERS = installed().all_bounders()
 Row = dict[str, str]
 
 
@@ -75,14 +78,14 @@ def chosen(data: Path) -> list[Instance]:
     return found
 
 
-def decide(instance: Instance, bounder: str, cap: float) -> Row:
+def answer(instance: Instance, bounder: str, cap: float) -> Row:
     """One run; a counterexample counts only after replay."""
     query = load(instance)
     problems = query.problems
     verifier = Milp(MilpOptions(solver="highs", bounder=bounder))
     context = Context(
         budget=CpuBudget(cap),
-        bounders=installed().all_bounders(),
+        bounders=BOUNDERS,
         check=lambda x: isinstance(replay(query, x), Witness),
     )
     wall = time.monotonic()
@@ -106,7 +109,7 @@ def _child(sender: Connection, instance: Instance, bounder: str, cap: float) -> 
     import torch
 
     torch.set_num_threads(1)
-    sender.send(decide(instance, bounder, cap))
+    sender.send(answer(instance, bounder, cap))
 
 
 def contained(instance: Instance, bounder: str, cap: float) -> Row:
@@ -132,12 +135,14 @@ def contained(instance: Instance, bounder: str, cap: float) -> Row:
 def run(instances: Sequence[Instance], bounders: Sequence[str], cap: float, out: Path) -> list[Row]:
     """All runs that the table does not hold yet, the bounders in turn."""
     out.parent.mkdir(parents=True, exist_ok=True)
-    rows = list(csv.DictReader(out.open())) if out.is_file() else []
+    old = list(csv.DictReader(out.open())) if out.is_file() else []
+    rows = [r for r in old if r["verdict"] != Verdict.ERROR.value]  # those are tried again
     done = {(r["id"], r["bounder"], float(r["cap"])) for r in rows}
-    with out.open("a", newline="") as file:
+    with out.open("w", newline="") as file:
         writer = csv.DictWriter(file, COLUMNS)
-        if not rows:
-            writer.writeheader()
+        writer.writeheader()
+        writer.writerows(rows)
+        file.flush()
         for instance in instances:
             for bounder in bounders:
                 if (instance.id, bounder, cap) in done:

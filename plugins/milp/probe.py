@@ -11,7 +11,7 @@ from verifolio.encode.model import Array
 from verifolio.graph.module import GraphModule
 from verifolio.problem import Domain, Problem, dense_rows
 
-STARTS, STEPS = 16, 24
+STARTS, MOST_STARTS, STEPS = 16, 64, 24
 
 
 class Probe:
@@ -45,24 +45,29 @@ class Probe:
         if not bool(torch.isfinite(lower).all() and torch.isfinite(upper).all()):
             return []
         random = torch.Generator().manual_seed(seed)
-        shares = torch.rand(STARTS, len(lower), generator=random, dtype=torch.float64)
+        count = max(STARTS, min(2 * len(self.rows), MOST_STARTS))
+        shares = torch.rand(count, len(lower), generator=random, dtype=torch.float64)
         shares[0] = 0.5
+        aim = torch.arange(count) % max(len(self.rows), 1)  # each start walks towards one disjunct
         x, step = lower + shares * (upper - lower), (upper - lower) / 4
         for _ in range(STEPS):
             if budget.expired():
                 break
-            margin, slope = self._slope(x)
+            margin, slope = self._slope(x, aim)
             if bool((margin <= 0).any()):
                 return list(x[margin.argsort()[: int((margin <= 0).sum())]].numpy())
             x = torch.minimum(torch.maximum(x - step * slope.sign(), lower), upper)
             step = step * 0.85
         return []
 
-    def _slope(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _slope(self, x: Tensor, aim: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """The margin, and the gradient of it or of the aimed at disjunct's."""
         x = x.detach().clone().requires_grad_(True)
         with torch.enable_grad():
             y = self.module(x)
             each = [(x @ a.T + y @ b.T - rhs).amax(1) for a, b, rhs in self.rows]
-            margin = torch.stack(each).amin(0) if each else x.sum(1) * 0 - 1
-            (slope,) = torch.autograd.grad(margin.sum(), x)
+            all_of_them = torch.stack(each) if each else (x.sum(1) * 0 - 1)[None]
+            margin = all_of_them.amin(0)
+            wanted = margin if aim is None else all_of_them[aim, torch.arange(len(x))]
+            (slope,) = torch.autograd.grad(wanted.sum(), x)
         return margin.detach(), slope
