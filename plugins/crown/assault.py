@@ -14,36 +14,40 @@ from verifolio.verifier import Context
 
 Array = NDArray[np.float64]
 SHARE = 0.1  # of the search's time
-FIRST = 0.03  # of the time that is left
-LONGEST = 2.0  # seconds
+FIRST = 0.03  # of the time that is left, for an attack before the search
+BRIEF, LONGEST = 0.2, 2.0  # seconds, of the first attack inside a search and of any
 
 
 class Assault:
-    """Descents from the points at which the bounds are attained; each time from other random starts too."""
+    """Descents from the points at which the bounds are attained; each time from other random starts too.
 
-    def __init__(self, problem: Problem, context: Context) -> None:
+    An `eager` one begins before the search, unless somebody else has attacked already.
+    """
+
+    def __init__(self, problem: Problem, context: Context, eager: bool) -> None:
         self.problem, self.context = problem, context
+        self.able = unattackable(problem) is None
+        self.eager = eager and not context.evidence.candidates
         self.began = time.monotonic()
         self.spent = 0.0
         self.rounds = 0
-        # somebody has attacked before: begin with the share
-        self.able = unattackable(problem) is None
-        self.tried_before = bool(context.evidence.candidates)
 
     def due(self) -> bool:
         """Whether the next attack is worth its time now."""
-        if self.rounds == 0 and not self.tried_before:
+        if self.eager and not self.rounds:
             return self.able
-        return self.able and self.spent < SHARE * (time.monotonic() - self.began) - self._next()
+        return self.able and self.spent + self._seconds() < SHARE * (time.monotonic() - self.began)
 
-    def _next(self) -> float:
-        """Seconds that the next attack may take."""
-        return min(LONGEST, FIRST * max(self.context.budget.remaining, 1.0))
+    def _seconds(self) -> float:
+        """How long the next attack may take: ever longer."""
+        if self.eager and not self.rounds:
+            return float(min(LONGEST, FIRST * max(self.context.budget.remaining, 1.0)))
+        return float(min(LONGEST, BRIEF * 2.0**self.rounds))
 
     def run(self, candidates: Sequence[Array]) -> Array | None:
         """A counterexample that replays, or None."""
         started = time.monotonic()
-        budget = self.context.budget.share(self._next())
+        budget = self.context.budget.share(self._seconds())
         (attacked,) = attack_many(
             [self.problem],
             lambda _, x: self.context.check(x),

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from verifolio.answer import Outcome
 from verifolio.graph.module import GraphModule
+from verifolio.plugins.crown.assault import Assault
 from verifolio.plugins.crown.boxes import Batch, BoxEngine, Findings
 from verifolio.plugins.crown.region import shrunk_box
 from verifolio.problem import NARROW, Problem, dense_rows
@@ -58,6 +59,7 @@ class InputSplit:
         self.problem, self.engine, self.context = problem, engine, context
         self.limit, self.size = batch, min(batch, FIRST_BATCH)
         self.violation = Violation(problem, context.device)
+        self.assault = Assault(problem, context, eager=False)
         lower, upper = shrunk_box(problem.domain)
         self.root = Batch(lower[None].copy(), upper[None].copy(), np.zeros((1, engine.neurons), np.int8))
         self.stack = [self.root]
@@ -112,8 +114,9 @@ class InputSplit:
                 if self.context.check(points[i]):
                     return np.asarray(points[i])
                 self.progress.rejected += 1
-        self.context.evidence.add_candidate(points[int(value.argmin())])
-        return None
+        best = points[int(value.argmin())]
+        self.context.evidence.add_candidate(best)
+        return self.assault.run([best]) if self.assault.due() else None
 
     def _split(self, batch: Batch, found: Findings) -> Batch:
         """Halve every open box along its best input; boxes too small to halve are counted as stuck."""

@@ -96,7 +96,7 @@ class Points:
     def __init__(self, problem: Problem, context: Context, root: Root) -> None:
         self.context, self.root = context, root
         self.violation = Violation(problem, context.device)
-        self.assault = Assault(problem, context)
+        self.assault = Assault(problem, context, eager=True)
 
     def look(self, result: Result, left: Tensor) -> Array | None:
         """A point that replays, from the corners at which the rows of open goals are smallest."""
