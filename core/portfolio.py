@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from verifolio.query import Query
 
 FOLDER = Path(__file__).parent / "portfolios"
-DEFAULT, DEFAULT_RACE = "default", "default_race"
+DEFAULT, DEFAULT_FEW, DEFAULT_RACE = "default", "default_few", "default_race"
 FEW_INPUTS = 12  # so few that branching on them beats everything else
 
 
@@ -136,16 +136,17 @@ def choose(query: Query | None = None, cores: int = 1) -> Portfolio:
     uses all cores; with many, and more than one core, members of different kinds run side by side. What the
     members refuse (operators, unbounded inputs) is found out by the walk, which divides time accordingly.
     """
-    if query is None or cores < 2 or most_free(query) <= FEW_INPUTS:
-        return built_in(DEFAULT)
-    return built_in(DEFAULT_RACE)
+    if query is not None and most_free(query) <= FEW_INPUTS:
+        return built_in(DEFAULT_FEW)
+    return built_in(DEFAULT if query is None or cores < 2 else DEFAULT_RACE)
 
 
 def conditions() -> tuple[tuple[str, Portfolio], ...]:
     """Everything `choose` may give, each with its condition in words."""
     return (
-        (f"on one core, or with at most {FEW_INPUTS} free inputs", built_in(DEFAULT)),
-        (f"on more cores, with more than {FEW_INPUTS} free inputs", built_in(DEFAULT_RACE)),
+        (f"with at most {FEW_INPUTS} free inputs", built_in(DEFAULT_FEW)),
+        (f"with more than {FEW_INPUTS} free inputs, on one core", built_in(DEFAULT)),
+        (f"with more than {FEW_INPUTS} free inputs, on more cores", built_in(DEFAULT_RACE)),
     )
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+import numpy as np
 import pytest
 
 from verifolio.attempt import Choice
@@ -14,7 +15,11 @@ from verifolio.errors import InputError, UnknownPlugin
 from verifolio.options import build_options, split_pairs
 from verifolio.portfolio import Member, Portfolio, Race, Series, choose, single
 from verifolio.portfolio_file import parse_portfolio, read_portfolio
+from verifolio.problem import Domain, Problem
+from verifolio.testing.generate import write_problem
 from verifolio.testing.hostile_verifiers import Noisy
+from verifolio.testing.networks import plus_minus
+from verifolio.vnnlib import make_rows
 
 TREE = """
 sequence:
@@ -137,7 +142,7 @@ def test_a_pair_needs_an_equals_sign() -> None:
         split_pairs(["steps"])
 
 
-def test_the_default_depends_on_cores_and_inputs() -> None:
+def test_the_default_depends_on_cores_and_inputs(tmp_path: Path) -> None:
     from verifolio.portfolio import built_in, default_key
     from verifolio.query import Query
 
@@ -146,4 +151,7 @@ def test_the_default_depends_on_cores_and_inputs() -> None:
     many = Query.from_files([networks / "digits_dense.onnx"], file)
     assert choose(many, cores=1) is built_in("default")
     assert choose(many, cores=2) is built_in("default_race")
+    square = Domain(-np.ones(2), np.ones(2))
+    few = write_problem(Problem(plus_minus(), square, (make_rows([({2: -1.0}, -2.5)]),)), tmp_path)
+    assert choose(few, cores=1) is choose(few, cores=2) is built_in("default_few")
     assert default_key() not in (built_in("default").key, built_in("default_race").key)

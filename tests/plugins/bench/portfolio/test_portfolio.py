@@ -77,7 +77,7 @@ class TestSimulation:
         table = table_of([[0.1, INF], [5.0, 5.0], [INF, INF]])
         table = replace(table, others={"default": np.array([1.0, 9.0])})
         others = with_defaults(table, 1).others
-        assert list(others) == ["default, measured", "default, computed"]
+        assert list(others) == ["default, measured", "default_few, computed", "default, computed"]
         assert others["default, computed"].tolist() == [0.1, 5.3]
         assert "default_race, computed" in with_defaults(table, 2).others
 
@@ -309,7 +309,11 @@ def test_from_stores_of_real_runs(tmp_path: Path) -> None:
     assert said["instances"] == len(only)
     shown = call(tmp_path, "portfolio", "show", "default", "--results", "crown.db", "--json")
     assert shown.returncode == 0, shown.stderr
-    assert [p["name"] for p in json.loads(shown.stdout)["portfolios"]] == ["default", "default_race"]
+    assert [p["name"] for p in json.loads(shown.stdout)["portfolios"]] == [
+        "default_few",
+        "default",
+        "default_race",
+    ]
 
 
 def test_what_the_default_would_do_with_a_query(tmp_path: Path) -> None:
