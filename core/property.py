@@ -104,7 +104,7 @@ class Property(ABC):
 
     name: ClassVar[str]
     Options: ClassVar[type] = NoOptions
-    networks: ClassVar[int] = 1  # how many networks it is about
+    networks: int = 1  # how many networks it is about; options may say so
     needs_outputs: ClassVar[bool] = False  # whether it mentions the reference's outputs
 
     def __init__(self, options: Any = None) -> None:

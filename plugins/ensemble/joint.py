@@ -29,13 +29,18 @@ class JointOptions:
     form: `dnf` has (L-1)^n conjunctions of n rows; `margin` gives every network one output,
     max over wrong labels of Y_l - Y_y, in a file of its own, and has one conjunction of n rows;
     `auto` takes `dnf` up to `limit` conjunctions. folder: where those files go (default: a temporary one).
-    members: how many networks the points of `satisfied` and `loss` are about.
+    members: how many networks the property is about where it is not told by being given them: `satisfied` and
+    `loss` read so many blocks of outputs, `measure` takes the networks in such groups.
     """
 
     form: Form = "auto"
     limit: int = 1000
     folder: str = ""
     members: int = 2
+
+    def __post_init__(self) -> None:
+        if self.members < 1:
+            raise InputError("option members", "at least one network", str(self.members))
 
 
 class SimultaneousMisclassification(Property):
@@ -44,6 +49,10 @@ class SimultaneousMisclassification(Property):
     name = "simultaneous-misclassification"
     Options: ClassVar[type] = JointOptions
     options: JointOptions
+
+    def __init__(self, options: JointOptions | None = None) -> None:
+        super().__init__(options)
+        self.networks = self.options.members
 
     def query(self, networks: Sequence[Network], reference: Reference) -> Query:
         sizes = class_counts(networks, reference)

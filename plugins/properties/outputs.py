@@ -106,7 +106,7 @@ class Equivalence(FormulaProperty):
 
     name: ClassVar[str] = "equivalence"
     Options: ClassVar[type] = EquivalenceOptions
-    networks: ClassVar[int] = 2
+    networks: int = 2
 
     def formula(self) -> Formula:
         if self.options.mode == "class":

@@ -37,7 +37,8 @@ def climb(objective: Objective, x: Tensor, ball: Ball, start: Tensor, steps: int
     for _ in range(steps):
         z = z.detach().requires_grad_(True)
         (slope,) = torch.autograd.grad(objective(z).sum(), z)
-        z = torch.minimum(torch.maximum(z.detach() + step * slope.sign(), lower), upper)
+        z = slope.sign_().mul_(step).add_(z.detach())
+        torch.minimum(torch.maximum(z, lower, out=z), upper, out=z)
     return z.detach()
 
 

@@ -31,7 +31,6 @@ OPTIONS: dict[str, dict[str, object]] = {
     "lipschitz": {"constant": 0.75},
     "equivalence": {"delta": 0.03},
     "output-range": {"lower": 0.1, "upper": 0.9},
-    "simultaneous-misclassification": {"members": 1},
 }
 STRETCHED = {"lipschitz"}  # violations near the reference count where their ray meets a larger radius
 ELSEWHERE = {"vnnlib"}  # is about a file of its own, not about the kit's inputs; see tests/plugins/properties
