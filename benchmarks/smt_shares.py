@@ -27,7 +27,7 @@ from verifolio.encode.rows import encode
 from verifolio.graph.enclosure import enclose
 from verifolio.plugins.milp.highs import Highs
 from verifolio.plugins.milp.solver import Settings, Watch
-from verifolio.plugins.smt.decide import open_phases
+from verifolio.plugins.smt.pieces import open_phases
 from verifolio.problem import Domain, Problem, dense_rows
 from verifolio.registry import installed
 from verifolio.testing.generate import Shape, random_graph

@@ -30,7 +30,7 @@ from .examine import Examination, Finding, Jury, examine, same, with_truth
 from .shrink import shrink
 
 SHRINK_SECONDS = 60.0
-UNFAIR, FAIR_AFTER = 4.0, 10  # times the median time of all members, after some problems
+UNFAIR, FAIR_AFTER = 3.0, 10  # times the lower median time of all members, after some problems
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def sparing(jury: Jury, summary: Summary) -> Jury:
     """The jury without members that have used far more time than the others: some start a process each time."""
     if summary.problems < FAIR_AFTER or len(jury.verifiers) < 3:
         return jury
-    fair = UNFAIR * statistics.median(summary.spent[v.name] for v in jury.verifiers)
+    fair = UNFAIR * statistics.median_low(summary.spent[v.name] for v in jury.verifiers)
     kept = tuple(v for v in jury.verifiers if summary.spent[v.name] <= fair)
     for verifier in jury.verifiers:
         summary.spared[verifier.name] += verifier not in kept

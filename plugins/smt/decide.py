@@ -6,6 +6,7 @@ import math
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -13,7 +14,8 @@ import numpy as np
 import z3
 from numpy.typing import NDArray
 
-from verifolio.answer import Outcome, Verdict
+from verifolio.answer import Outcome, Stats, Verdict
+from verifolio.bounder import Bounder
 from verifolio.encode.exact_forms import ExactNetwork, Form, Neuron, Phase, Range, exact_network, row_form
 from verifolio.encode.smtlib import number, term
 from verifolio.errors import InputError
@@ -22,10 +24,13 @@ from verifolio.problem import Domain, Problem
 from verifolio.verifier import Context
 from verifolio.vnnlib import Rows
 
+from .pieces import cut, open_phases
 from .verifier import SmtOptions
 
 Array = NDArray[np.float64]
 POLL = 0.02
+QUICK = 10  # the largest tightness of a bounder that is asked about many pieces
+CUTTING = 0.2  # share of the time that cutting may take
 # how much deeper than needed a witness is asked to lie, so that float32 does not push it out
 DEPTHS = (Fraction(1, 100), Fraction(1, 10_000), Fraction(1, 1_000_000))
 
@@ -34,10 +39,34 @@ def decide(problem: Problem, context: Context, options: SmtOptions) -> Outcome:
     """SAT with a point that replays, UNSAT by exact arithmetic, or why neither."""
     if problem.domain.empty or not problem.disjuncts:
         return Outcome.proved(reason="no input or no condition to satisfy")
-    bounds = _bounds(problem, context, options.bounder)
+    bounder = _bounder(problem, context, options.bounder)
+    bounds = _bounds(problem, context, bounder)
     count = open_phases(problem, bounds)
     if count > options.max_open:
         return _hopeless(count, options)
+    pieces: list[tuple[Problem, Bounds | None]] = [(problem, bounds)]
+    if bounds is not None and bounder is not None and options.pieces > 1:
+        quick = bounder if options.bounder else context.bounders.best(problem, QUICK) or bounder
+        budget = context.budget.share(CUTTING * context.budget.remaining)
+        pieces = [*cut(problem, bounds, quick, options.few, options.pieces, budget)]
+    outcomes: list[Outcome] = []
+    for piece in pieces:
+        late = context.budget.expired()
+        outcomes.append(_stopped(context, {}) if late else _decide_piece(*piece, context, options))
+        if late or outcomes[-1].point is not None:
+            break
+    undecided = [o for o in outcomes if o.verdict is not Verdict.UNSAT]
+    stats = dict(outcomes[0].stats) if outcomes else {}
+    for outcome in undecided[:1]:
+        stats |= outcome.stats
+    stats |= {"open": max(count, int(stats.get("open", 0))), "pieces": len(pieces)}
+    last = next(
+        (o for o in undecided if o.point is not None), undecided[0] if undecided else Outcome.proved()
+    )
+    return replace(last, stats=stats)
+
+
+def _decide_piece(problem: Problem, bounds: Bounds | None, context: Context, options: SmtOptions) -> Outcome:
     network = exact_network(problem.graph, input_ranges(problem.domain), bounds)
     if network.open_count > options.max_open:
         return _hopeless(network.open_count, options)
@@ -55,14 +84,10 @@ def decide(problem: Problem, context: Context, options: SmtOptions) -> Outcome:
             )
 
 
-def open_phases(problem: Problem, bounds: Bounds | None) -> int:
-    """How many ReLUs the bounds leave undecided; those without bounds are left out."""
-    total = 0
-    for relu in problem.graph.relus:
-        read = problem.graph.nodes[relu].parents[0]
-        if bounds is not None and read in bounds.lower and read in bounds.upper:
-            total += int(((bounds.lower[read] < 0) & (bounds.upper[read] > 0)).sum())
-    return total
+def _stopped(context: Context, stats: Stats) -> Outcome:
+    late = context.budget.remaining <= 0
+    verdict = Verdict.TIMEOUT if late else Verdict.CANCELLED
+    return Outcome(verdict, reason="out of time" if late else "cancelled", stats=stats)
 
 
 def _hopeless(count: int, options: SmtOptions) -> Outcome:
@@ -70,12 +95,15 @@ def _hopeless(count: int, options: SmtOptions) -> Outcome:
     return Outcome.unknown(text, stats={"open": count})
 
 
-def _bounds(problem: Problem, context: Context, name: str) -> Bounds | None:
-    known = context.evidence.bounds_for(problem)
+def _bounder(problem: Problem, context: Context, name: str) -> Bounder | None:
     if name and name not in context.bounders:
         offered = ", ".join(context.bounders) or "none"
         raise InputError("smt option bounder", f"one of {offered}", name, "see `verifolio plugins`")
-    bounder = context.bounders[name] if name else context.bounders.best(problem)
+    return context.bounders[name] if name else context.bounders.best(problem)
+
+
+def _bounds(problem: Problem, context: Context, bounder: Bounder | None) -> Bounds | None:
+    known = context.evidence.bounds_for(problem)
     if bounder is None:
         return known
     found = bounder.bound([problem], context.budget, known)[0]
@@ -166,9 +194,7 @@ class _Session:
         return Outcome.unknown(reason, stats=self.stats) if reason else Outcome.proved(stats=self.stats)
 
     def stopped(self) -> Outcome:
-        late = self.context.budget.remaining <= 0
-        verdict = Verdict.TIMEOUT if late else Verdict.CANCELLED
-        return Outcome(verdict, reason="out of time" if late else "cancelled", stats=self.stats)
+        return _stopped(self.context, self.stats)
 
     def _check(self, rows: Rows, depth: Fraction) -> Any:
         """Check one disjunct, every row `depth` deeper than written; on sat the model is kept in `point`."""

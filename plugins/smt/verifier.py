@@ -18,11 +18,14 @@ class SmtOptions:
     bounder: name of the bounder that fixes phases; empty takes the tightest willing one.
     max_open: more ReLUs than this whose phase bounds do not fix are hopeless, and refused early.
     max_neurons: networks with more ReLUs are refused before any bounds are computed.
+    few, pieces: boxes with few inputs are cut until bounds leave at most `few` phases open, into at most so many.
     """
 
     bounder: str = ""
     max_open: int = 60
     max_neurons: int = 5000
+    few: int = 8
+    pieces: int = 256
 
 
 class Smt(Verifier):

@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
-from verifolio.answer import Verdict
+from verifolio.answer import Outcome, Verdict
+from verifolio.bounder import Bounder, Bounders
 from verifolio.budget import Budget
+from verifolio.evidence import Bounds
 from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Relu
 from verifolio.graph.enclosure import enclose
 from verifolio.plugins.smt.verifier import Smt, SmtOptions
 from verifolio.problem import Ball, Domain, Problem, dense_rows
+from verifolio.registry import installed
 from verifolio.testing.generate import KINDS, Shape, generate, random_graph
 from verifolio.verifier import Context
 from verifolio.vnnlib import Rows, make_rows
@@ -154,6 +158,40 @@ def test_ill_scaled_weights_do_not_matter(scale: float) -> None:
 def hard_problem() -> Problem:
     graph = random_graph(np.random.default_rng(0), Shape(inputs=12, width=24, depth=2, outputs=1))
     return Problem(graph, Domain(-np.ones(12), np.ones(12)), (make_rows([({12: 1.0}, -9.0)]),))
+
+
+class Telling(Bounder):
+    """Crown's bounds, counting how often they were asked for."""
+
+    name: ClassVar[str] = "telling"
+
+    def __init__(self) -> None:
+        self.calls = 0
+        self.inner = installed().all_bounders()["crown"]
+
+    def bound(
+        self, problems: Sequence[Problem], budget: Budget | None = None, known: Bounds | None = None
+    ) -> list[Bounds]:
+        self.calls += 1
+        return self.inner.bound(problems, budget, known)
+
+
+@pytest.mark.parametrize("distance", [1e-4, -1e-4])
+def test_pieces_cover_the_box_and_those_left_when_told_to_stop_are_no_proof(distance: float) -> None:
+    made = generate(np.random.default_rng(18), Shape(inputs=2, width=6, depth=2), distance, disjuncts=2)
+
+    def run(pieces: int, most_calls: int) -> tuple[Outcome, int]:
+        bounder = Telling()
+        budget = Budget(60.0, stop=lambda: bounder.calls >= most_calls)
+        told = replace(context(made.problem), budget=budget, bounders=Bounders({"telling": bounder}))
+        return Smt(SmtOptions(few=2, pieces=pieces)).run(made.problem, told), bounder.calls
+
+    assert run(1, 1000)[0].verdict is made.expected
+    outcome, calls = run(64, 1000)
+    assert outcome.verdict is made.expected
+    assert int(outcome.stats["pieces"]) > 1
+    for most_calls in range(1, calls + 1):
+        assert run(64, most_calls)[0].verdict is Verdict.CANCELLED
 
 
 def test_the_clock_and_the_token_are_honoured() -> None:
