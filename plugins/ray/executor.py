@@ -33,12 +33,14 @@ class RayOptions:
     """`address`: HOST:PORT of the cluster's head; RAY_ADDRESS, or this machine's cluster, by default.
 
     `device`: with `cuda`, every place also holds a GPU. `retries`: how often a job is begun again because its
-    node was lost. `preload`: modules that every worker starts with.
+    node was lost. `idle`: a place without work is given back after so many seconds; others may wait for it.
+    `preload`: modules that every worker starts with.
     """
 
     address: str = ""
     device: str = "cpu"
     retries: int = 3
+    idle: float = 15.0
     preload: tuple[str, ...] = ("torch", "onnxruntime", "verifolio.preload")
 
 
@@ -69,8 +71,9 @@ class RayExecutor(Executor):
     """Jobs wait in line here until a place has the cores; Ray decides on which node a place is.
 
     A place holds as many cores as `share` gave each query, and has room for that many one-core jobs; it is
-    asked for when jobs wait, and kept until the end. A job whose place is lost goes back to the head of the
-    line; its messages are kept, because what a job has sent is true whatever becomes of it.
+    asked for when jobs wait, and given back when none have come for a while. A job whose place is lost goes
+    back to the head of the line; its messages are kept, because what a job has sent is true whatever becomes
+    of it.
     """
 
     name = "ray"
@@ -87,6 +90,7 @@ class RayExecutor(Executor):
         self._threads: list[threading.Thread] = []
         self._wanted, self._size = 1, 1
         self._failed = -BETWEEN
+        self._tidying = False
         self._ray: Any = None
         self._closed = False
 
@@ -207,6 +211,9 @@ class RayExecutor(Executor):
             handle.place = place
             place.take(handle.job)
             self._spawn(self._run, handle, place)
+        if not self._queue:  # what was asked for, and has not come, is not needed
+            coming = [p for p in self._places if not p.ready]
+            self._retire(coming[: max(0, len(self._places) - self._wanted)])
 
     def _choose(self, handle: RayHandle) -> Place | None:
         """A place with enough cores: one that knows the job's networks, else the emptiest."""
@@ -231,7 +238,7 @@ class RayExecutor(Executor):
         """Give places nothing more to do, and end them when they are idle."""
         for place in places:
             place.retired = True
-        idle = [p for p in places if p.ready and p.free == p.size]
+        idle = [p for p in places if p.free == p.size]
         self._places = [p for p in self._places if p not in idle]
         if idle:
             self._spawn(self._end, idle)
@@ -239,6 +246,9 @@ class RayExecutor(Executor):
     def _open(self, size: int) -> None:
         from verifolio.plugins.ray.place import Place
 
+        if not self._tidying:
+            self._tidying = True
+            self._spawn(self._tidy)
         place = Place(self._ray, size, self._gpu, self.options.preload)
         self._places.append(place)
         self._spawn(self._welcome, place)
@@ -272,7 +282,14 @@ class RayExecutor(Executor):
             self._queue = deque(h for h in self._queue if h.done is None)
         self._failed = now
 
-    # Threads: one for every place that is coming, one for every job that runs.
+    # Threads: one for every place that is coming, one for every job that runs, one that tidies up.
+
+    def _tidy(self) -> None:
+        """Give back what has been idle for long: two executors could otherwise wait for each other for ever."""
+        with self._changed:
+            while not self._changed.wait_for(lambda: self._closed, self.options.idle / 4):
+                limit = time.monotonic() - self.options.idle
+                self._retire([p for p in self._places if p.ready and p.idle_since < limit])
 
     def _welcome(self, place: Place) -> None:
         """Wait until a place is there, or will never be."""
@@ -281,7 +298,7 @@ class RayExecutor(Executor):
             time.sleep(BETWEEN)  # not the next attempt at once: it would fail, too
         with self._changed:
             if not complaint:
-                place.ready = True
+                place.ready, place.idle_since = True, time.monotonic()
             elif place in self._places:
                 self._places.remove(place)
                 _log.warning("a place on the Ray cluster did not start: %s", complaint)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -28,6 +30,7 @@ class Place:
         self.size = self.free = size
         self.ready = self.retired = False
         self.node = ""
+        self.idle_since = math.inf
         self.name = "a place on the Ray cluster"
         self.affinities: set[str] = set()
         self._ray = ray
@@ -45,11 +48,13 @@ class Place:
 
     def take(self, job: Job) -> None:
         self.free -= job.limits.cores
+        self.idle_since = math.inf
         if job.affinity:
             self.affinities.add(job.affinity)
 
     def give_back(self, job: Job) -> None:
         self.free += job.limits.cores
+        self.idle_since = time.monotonic() if self.free == self.size else math.inf
 
     def meet(self) -> str:
         """Wait until the host has workers; why it never will, or nothing."""

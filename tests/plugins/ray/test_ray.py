@@ -161,15 +161,27 @@ def test_a_node_without_the_file_is_sent_it(place: Executor, tmp_path: Path) -> 
     network = write_sum(tmp_path)
     with network.path.open("rb") as stream:
         mine = Network(Path(f"/proc/self/fd/{stream.fileno()}"), network.sha256)
-        with Oracle(single("pgd"), place, timeout=20.0) as oracle:
+        with Oracle(single("pgd"), place, timeout=PATIENT) as oracle:
             answer = oracle.ask(reaches(mine, 1.5))
     assert answer.verdict is Verdict.SAT, answer.reason
+
+
+@pytest.mark.slow
+def test_idle_places_make_room(cluster: Any, place: Executor) -> None:
+    """Two executors, as of a command that opens two oracles, do not wait for each other."""
+    place.close()
+    quick = RayOptions(cluster.address, preload=(), idle=0.5)
+    with RayExecutor(8, quick) as first, RayExecutor(8, quick) as second:
+        for executor in (first, second, first):
+            executor.share(2)
+            results = [start(executor, hostile.echo, k) for k in range(3)]
+            assert [r.value for h in results if (r := h.result(PATIENT)) is not None] == [0, 1, 2]
 
 
 def test_a_gpu_is_held_while_its_place_lives(cluster: Any, place: Executor) -> None:
     import ray
 
-    place.close()  # its places hold all cores
+    place.close()  # not to wait until its places are given back
     options = RayOptions(cluster.address, device="cuda", preload=())
     with RayExecutor(2, options) as executor:
         result = start(executor, hostile.describe_process).result(PATIENT)
@@ -216,14 +228,13 @@ def test_a_killed_driver_leaves_nothing(cluster: Any) -> None:
         "print(handle.messages()[0], flush=True)\n"
         "time.sleep(100)\n"
     )
-    driver = subprocess.Popen(
-        [sys.executable, "-P", "-c", code, cluster.address], stdout=subprocess.PIPE, text=True
-    )
-    assert driver.stdout is not None
-    worker = int(driver.stdout.readline())
-    driver.kill()
-    driver.wait()
-    driver.stdout.close()
+    command = [sys.executable, "-P", "-c", code, cluster.address]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as driver:
+        try:
+            assert driver.stdout is not None
+            worker = int(driver.stdout.readline())
+        finally:
+            driver.kill()
     assert gone({worker}, 20.0) == set()
 
 
@@ -257,7 +268,7 @@ def test_a_bench_run_survives_a_lost_node(cluster: Any, tmp_path: Path) -> None:
     out = tmp_path / "results.csv"
     command = ["bench", NETWORKS / "instances.csv", "--jobs", 2, "--cores", 1, "--out", out, "--no-plots"]
     place = ["--executor", "ray", "--address", cluster.address]
-    raylet = raylet_of(cluster.worker_nodes[0])
+    raylet = raylet_of(next(iter(cluster.worker_nodes)))
     running = subprocess.Popen(
         [*COMMAND, *map(str, [*command, *place])], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
