@@ -14,6 +14,7 @@ from verifolio.plugins.distribution.bracket import Bracket
 from verifolio.plugins.distribution.family import Family
 from verifolio.plugins.distribution.grid_search import Binary, KBinary
 from verifolio.plugins.distribution.search import Critical, Question
+from verifolio.property import Property
 from verifolio.registry import installed
 from verifolio.testing import (
     BounderConformance,
@@ -33,7 +34,7 @@ OPTIONS: dict[str, dict[str, object]] = {
     "output-range": {"lower": 0.1, "upper": 0.9},
 }
 STRETCHED = {"lipschitz"}  # violations near the reference count where their ray meets a larger radius
-ELSEWHERE = {"vnnlib"}  # is about a file of its own, not about the kit's inputs; see tests/plugins/properties
+ELSEWHERE = {"vnnlib"}  # needs a file; its class below writes one
 
 
 def _tests(registry: Any, base: type) -> dict[str, type]:
@@ -54,6 +55,21 @@ def _tests(registry: Any, base: type) -> dict[str, type]:
 globals().update(_tests(installed().verifiers, VerifierConformance))
 globals().update(_tests(installed().bounders, BounderConformance))
 globals().update(_tests(installed().properties, PropertyConformance))
+
+
+class TestVnnlibProperty(PropertyConformance):
+    """A file's own box and condition: some score other than the last is highest in the upper right quarter."""
+
+    @pytest.fixture
+    def made(self, tmp_path: Path) -> Property:
+        names = [*(f"X_{k}" for k in range(2)), *(f"Y_{k}" for k in range(3))]
+        lines = [f"(declare-const {name} Real)" for name in names]
+        lines += [f"(assert (>= X_{k} 0.25))\n(assert (<= X_{k} 1.0))" for k in range(2)]
+        lines += ["(assert (or (and (>= Y_0 Y_2) (>= Y_0 Y_1)) (and (>= Y_1 Y_2) (>= Y_1 Y_0))))"]
+        path = tmp_path / "condition.vnnlib"
+        path.write_text("\n".join(lines))
+        cls = installed().properties.get("vnnlib")
+        return cls(build_options(cls.Options, {"path": str(path)}, "vnnlib"))
 
 
 class RadiusKit(EstimatorConformance):
