@@ -58,6 +58,18 @@ def _wide(count: int) -> float:
     return 9.5 if count > BESIDE else 7.0
 
 
+def log_seconds(axes: Any, label: str) -> None:
+    """A logarithmic axis with plain numbers, few enough to be read."""
+    from matplotlib.ticker import FormatStrFormatter, LogLocator, NullFormatter
+
+    axes.set(xscale="log", xlabel=label)
+    low, high = axes.get_xlim()
+    subs = (1.0, 2.0, 5.0) if high < 100 * low else (1.0,)
+    axes.xaxis.set_major_locator(LogLocator(subs=subs))
+    axes.xaxis.set_major_formatter(FormatStrFormatter("%g"))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+
+
 def lowers(rows: Sequence[Row]) -> list[float]:
     return [low for low, _ in brackets(rows)]
 
@@ -171,7 +183,8 @@ def draw_times(path: Path, groups: Groups) -> Path:
     for k, (name, rows) in enumerate(groups.items()):
         times = np.sort([max(r.seconds, 1e-3) for r in rows if r.measured])
         axes.step(times, np.arange(1, len(times) + 1), where="post", color=_colour(k), label=name)
-    axes.set(xlabel="seconds per input", ylabel="inputs finished", xscale="log", ylim=(0, None))
+    axes.set(ylabel="inputs finished", ylim=(0, None))
+    log_seconds(axes, "seconds per input")
     axes.grid(alpha=0.3)
     _legend(axes, len(groups), "upper left")
     return _save(figure, path)

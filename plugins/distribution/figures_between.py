@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .costs import SearchCost
-from .figures import DPI, lowers
+from .figures import DPI, log_seconds, lowers
 from .statistics import brackets
 from .table import Row
 
@@ -168,8 +168,8 @@ def draw_search_times(path: Path, costs: Sequence[SearchCost]) -> Path | None:
             times = np.sort([max(t, 1e-3) for t in getattr(cost, name)])
             share = np.arange(len(times) + 1) / len(times)
             one.step([times[0], *times], share, where="post", color=f"C{k % 10}", label=cost.label)
-        one.set(xscale="log", ylim=(0, 1.02), ylabel="share of inputs")
-        one.set_xlabel("seconds" if name == "wall" else "seconds of all queries together")
+        one.set(ylim=(0, 1.02), ylabel="share of inputs")
+        log_seconds(one, "seconds" if name == "wall" else "seconds of all queries together")
         one.grid(alpha=0.3)
         one.legend(fontsize=8, loc="upper left")
     return save(figure, path)

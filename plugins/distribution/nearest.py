@@ -28,6 +28,7 @@ ROUNDS = 8
 IDLE = 3  # rounds without a gain
 HALVINGS = 10
 KEPT = 4  # disjuncts of one input that later rounds look at
+SPREAD = 1.0  # doublings of the first radii
 SLOWEST = 2e-3  # change of a ball's radius at the end of a round
 
 
@@ -35,7 +36,8 @@ SLOWEST = 2e-3  # change of a ball's radius at the end of a round
 class Spot:
     """Where to look: around `centre`, in the box of `problem`, with distances in units of `scale`.
 
-    `reach` is how far the search may go, `start` a known counterexample, `seed` makes the lanes' own noise.
+    `reach` is how far the search may go, `start` a known counterexample, `seed` makes the lanes' own noise, and
+    `guess` is a radius to begin with.
     """
 
     problem: Problem
@@ -44,6 +46,7 @@ class Spot:
     reach: float
     start: NDArray[np.float32] | None = None
     seed: int = 0
+    guess: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -141,7 +144,10 @@ class _Approach:
         size = self.size[self.targets.owner][:, None] * reach.to(base)[:, None, None]
         x = torch.where((mixed < share).to(base.device), around + noise.to(base) * size, base)
         x = torch.minimum(torch.maximum(x, self.targets.lower[:, None]), self.targets.upper[:, None])
-        return x, reach.to(base)[:, None].repeat(1, how.lanes)
+        spread = SPREAD if how is FIRST else 0.0  # nothing is known of the scale yet
+        order = torch.arange(how.lanes) * 3 % how.lanes  # neither noise nor its absence goes with small balls
+        factors = torch.exp2(torch.linspace(-spread, spread, how.lanes)[order]).to(base)
+        return x, reach.to(base)[:, None] * factors
 
     def _replay(self, distance: Tensor, points: Tensor) -> None:
         """Offer the closest point of every spot, and the next ones if it is refused."""
@@ -175,7 +181,7 @@ def _first(best: float, spot: Spot, how: Round) -> float:
     """The radius lanes begin with: just below the best point, or a guess."""
     if best < spot.reach or spot.start is not None:
         return min(best, spot.reach) * (1 - SLOWEST)
-    return spot.reach / 10 if how is FIRST else spot.reach / 2
+    return (spot.guess or spot.reach / 10) if how is FIRST else spot.reach / 2
 
 
 class _Lanes:

@@ -5,8 +5,8 @@ Runs as one job in a worker: attacks on many inputs are one batch, and so are bo
 
 from __future__ import annotations
 
+import itertools
 import math
-import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -31,7 +31,9 @@ STOP = 0.9  # of the time; the rest is for judging
 ATTACK = 0.6  # of the time
 PASSES = 3
 CHEAP = 10  # tightness of the bounder that looks first
-QUICK = 0.05  # seconds; a dearer bounder follows where the cheap one took no longer
+GUESS = (
+    6.0  # times what bounds prove: an attack that begins too far out comes closer, not the other way round
+)
 PULLS = 8
 ATTACKED = 8  # radii attacked together
 
@@ -161,12 +163,22 @@ class _Squeeze:
         self.gain = GAIN * task.tolerance
 
     def run(self) -> list[Squeezed]:
+        bounder = self._bounder()
+        if bounder is not None and self.task.radii:
+            self._scale(bounder)
         self._approach()
         for side in self.sides:
             if side.best is None or self.task.again:
                 self._attack(side)
-        reason = self._bound() if self.task.radii else ""
+        if bounder is not None and self.task.radii:
+            self._bound(bounder)
+        reason = "" if bounder is not None else "no bounder wants this problem"
         return [side.squeezed(reason) for side in self.sides]
+
+    def _bounder(self) -> Bounder | None:
+        from verifolio.registry import installed
+
+        return installed().all_bounders().best(self.sides[0].template, at_most=CHEAP)
 
     def _approach(self) -> None:
         """The attack that minimises distances; it knows the maximum norm only."""
@@ -186,6 +198,7 @@ class _Squeeze:
                 s.upper,
                 None if s.best is None else s.best.x,
                 s.start.seed,
+                min(GUESS * s.lower, s.upper) if s.lower > 0 else s.upper / 10,
             )
             for s in sides
         ]
@@ -222,41 +235,36 @@ class _Squeeze:
             if side.upper - failed < self.gain:
                 failed = side.lower + (side.upper - side.lower) * 0.7  # failures prove nothing: look again
 
-    def _bound(self) -> str:
+    def _scale(self, bounder: Bounder) -> None:
+        """Radii that halve from one to the next: the proved one says where an attack should begin."""
+        halves = np.exp2(-np.arange(self.task.radii, 0, -1, dtype=np.float64))
+        self._prove(bounder, {k: s.upper * halves for k, s in enumerate(self.sides) if not s.lower})
+
+    def _bound(self, bounder: Bounder) -> None:
         """Batches of radii of all inputs, the next one between the last proof and the first failure."""
-        from verifolio.registry import installed
-
-        template = self.sides[0].template
-        cheap = installed().all_bounders().best(template, at_most=CHEAP)
-        if cheap is None:
-            return "no bounder wants this problem"
         high = [s.upper for s in self.sides]
-        began = time.monotonic()
-        for _ in range(PASSES):
-            self._pass(cheap, high, self.task.radii)
-        each = (time.monotonic() - began) / PASSES / len(self.sides)
-        dear = installed().all_bounders().best(template)
-        if dear is not None and dear is not cheap and each <= QUICK:
-            self._pass(dear, [s.upper for s in self.sides], self.task.radii // 2)
-        return ""
+        steps = np.arange(1, self.task.radii + 1) / (self.task.radii + 1)
+        for number in range(PASSES):
+            live = [k for k, s in enumerate(self.sides) if high[k] - s.lower > self.gain]
+            radii = {k: self.sides[k].lower + (high[k] - self.sides[k].lower) * steps for k in live}
+            found = self._prove(bounder, radii)
+            for k, bounds in found.items():
+                side = self.sides[k]
+                side.unstable = side.unstable if number else undecided(bounds[-1])
+                high[k] = min([float(r) for r in radii[k] if r > side.lower], default=high[k])
 
-    def _pass(self, bounder: Bounder, high: list[float], count: int) -> None:
-        """`count` radii of every input that is still open, in one call; `high` moves to the first failure."""
-        live = [k for k, s in enumerate(self.sides) if high[k] - s.lower > self.gain]
-        if not live or self.budget.expired():
-            return
-        steps = np.arange(1, count + 1) / (count + 1)
-        radii = {k: self.sides[k].lower + (high[k] - self.sides[k].lower) * steps for k in live}
-        problems = [p for k in live for p in self.sides[k].problems(radii[k])]
-        found = bounder.bound(problems, self.budget)
-        for place, k in enumerate(live):
-            side, bounds = self.sides[k], found[place * count : (place + 1) * count]
-            if side.unstable is None:
-                side.unstable = undecided(bounds[-1])
-            for radius, one in zip(radii[k], bounds, strict=True):
+    def _prove(self, bounder: Bounder, radii: dict[int, Array]) -> dict[int, list[Bounds]]:
+        """The bounds of these radii of these inputs, in one call; whatever they prove is kept."""
+        if not radii or self.budget.expired():
+            return {}
+        problems = [p for k, part in radii.items() for p in self.sides[k].problems(part)]
+        bounds, found = iter(bounder.bound(problems, self.budget)), {}
+        for k, part in radii.items():
+            found[k] = list(itertools.islice(bounds, len(part)))
+            for radius, one in zip(part, found[k], strict=True):
                 if proves(one):
-                    side.prove(float(radius))
-            high[k] = min([float(r) for r in radii[k] if r > side.lower], default=high[k])
+                    self.sides[k].prove(float(radius))
+        return found
 
 
 def undecided(bounds: Bounds) -> int:
