@@ -20,6 +20,7 @@ from verifolio.verifier import Context
 Array = NDArray[np.float64]
 FIRST_BATCH = 16
 LONGEST_BATCH = 0.2  # seconds
+MOST_STUCK = 64  # boxes too small to halve; with one of them boxes prove nothing any more
 
 
 @dataclass
@@ -67,7 +68,7 @@ class InputSplit:
         self.progress = Progress()
 
     def run(self) -> Outcome:
-        while self.stack and not self.context.budget.expired():
+        while self.stack and self.progress.stuck < MOST_STUCK and not self.context.budget.expired():
             batch = self._take()
             share = self.volume(batch)
             began = time.monotonic()
@@ -149,7 +150,7 @@ class InputSplit:
             return Outcome.proved(stats=stats)
         share = max(0.0, 1 - self.progress.closed_share)
         stats["open_domains"] = open_boxes + self.progress.stuck
-        if not open_boxes:
+        if self.progress.stuck and not self.context.budget.expired():
             reason = f"{self.progress.stuck} boxes of float32 width hinge on rounding error"
             return Outcome.unknown(reason, bound=self.progress.bound, stats=stats)
         done = self.progress.boxes

@@ -68,8 +68,8 @@ class Crown(Verifier):
         if self.options.split in ("neuron", "none"):
             return [self._on_neurons]
         wide = free_inputs(problem.domain.lower, problem.domain.upper)
-        if wide <= FEW_INPUTS:
-            return [self._on_inputs]
+        if wide <= FEW_INPUTS:  # what hinges on rounding in boxes, phases and linear programs decide
+            return [self._on_inputs, self._on_neurons]
         if kernel_applies(problem):
             return [self._on_inputs_briefly, self._on_neurons]
         if not problem.graph.piecewise_linear and wide <= SOME_INPUTS:
