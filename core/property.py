@@ -126,6 +126,10 @@ class Property(ABC):
         """Points that the definition itself suggests as violations; they are replayed before any search."""
         return []
 
+    def accusation(self, networks: Sequence[Network], reference: Reference, x: Array) -> Query:
+        """What a suspect is judged by: every counterexample violates the property; it may be smaller."""
+        return self.query(networks, reference)
+
     @abstractmethod
     def satisfied(self, points: Points) -> Tensor:
         """Whether the property holds at each point, (B,) booleans."""

@@ -54,11 +54,10 @@ def decide_many(
 
     def queries() -> Iterator[Query]:
         for k, reference in enumerate(references):
-            query = prop.query(networks, reference)
-            found = at_sight(prop, networks, reference, query)
+            found = at_sight(prop, networks, reference)
             if found is None:
                 asked.append(k)
-                yield query
+                yield prop.query(networks, reference)
             else:
                 seen.append((k, found))
 
@@ -78,12 +77,10 @@ def decide_many(
             yield unsettled[position][0], Finding(Status.OPEN, answer, "neither provable nor refutable")
 
 
-def at_sight(
-    prop: Property, networks: Sequence[Network], reference: Reference, query: Query
-) -> Finding | None:
+def at_sight(prop: Property, networks: Sequence[Network], reference: Reference) -> Finding | None:
     """A violation among the points the property itself suggests, replayed like any other counterexample."""
     for x in prop.suspects(networks, reference):
-        witness = referee.judge(query, x)
+        witness = referee.judge(prop.accusation(networks, reference, x), x)
         if isinstance(witness, Witness):
             answer = Answer(Verdict.SAT, "at sight", witness=witness, flags=witness.flags)
             return Finding(Status.REFUTED, answer)

@@ -10,6 +10,7 @@ import numpy as np
 
 from verifolio.errors import InputError
 from verifolio.formula import X0, Y0, Formula, FormulaProperty, X, Y, largest, norm, term
+from verifolio.graph.enclosure import enclose
 from verifolio.network import Network
 from verifolio.property import Array, Reference
 from verifolio.query import Query
@@ -91,6 +92,18 @@ class Lipschitz(FormulaProperty):
         order = [k for k in np.argsort(-steep)[:MAX_SUSPECTS] if steep[k] > self.options.constant]
         lengths = [min(radius * 4.0**k, reference.epsilon) for k in range(LENGTHS)]
         return [np.clip(x + r * signs[k], lower, upper) for k in order for r in dict.fromkeys(lengths)]
+
+    def accusation(self, networks: Sequence[Network], reference: Reference, x: Array) -> Query:
+        """Around a suspect's distance r, a move by more than L r within r violates: a single row, not thousands."""
+        known = reference.with_outputs(networks)
+        far = float(np.abs(x - np.asarray(known.x, np.float64).ravel()).max())
+        within = replace(known, epsilon=min(far * (1 + 1e-6), known.epsilon))
+        y = np.concatenate([enclose(n.graph, x)[0] for n in networks])
+        moved = y - np.asarray(known.outputs, np.float64)
+        k = int(np.abs(moved).argmax())
+        change = (Y - Y0)[k] if moved[k] > 0 else -(Y - Y0)[k]
+        limit = term(self.options.constant) * term(within.epsilon)
+        return self.query_for(networks, within, change <= limit)
 
     def centre(self, networks: Sequence[Network], reference: Reference) -> tuple[float, bool]:
         """The radius r0, and whether the split at it is exact."""

@@ -75,7 +75,7 @@ def test_a_reference_on_a_kink_uses_the_tolerance(oracle: Oracle, tmp_path: Path
 def test_a_steep_piece_is_a_violation_at_sight(tmp_path: Path) -> None:
     network, prop = two_slopes(tmp_path), Lipschitz(LipschitzOptions(2.9))
     steep, flat = (Reference(np.array([x, 0.5]), 0, 0.1) for x in (0.75, 0.25))
-    found = at_sight(prop, [network], steep, prop.query([network], steep))
+    found = at_sight(prop, [network], steep)
     assert found is not None and found.status is Status.REFUTED and found.witness is not None
     assert not prop.holds(found.witness.y, steep.with_outputs([network]), found.witness.x)
     assert prop.suspects([network], flat) == []
