@@ -41,7 +41,7 @@ class Host:
 
     def __init__(self, cores: int, preload: Sequence[str]) -> None:
         _die_with(os.getppid())
-        self._folder = Path(tempfile.mkdtemp(prefix="verifolio-ray-"))
+        self._folder: Path | None = None  # most nodes have the driver's files, and need none
         self._paths: dict[str, str] = {}
         self._lock = threading.Lock()
         self._inboxes: dict[Ticket, SimpleQueue[bytes | None]] = {}
@@ -66,6 +66,8 @@ class Host:
 
     def keep(self, network: Network, content: bytes) -> None:
         """Write a network that this node lacks into a folder of its own."""
+        with self._lock:
+            self._folder = self._folder or Path(tempfile.mkdtemp(prefix="verifolio-ray-"))
         target = self._folder / network.sha256 / network.path.name
         target.parent.mkdir(exist_ok=True)
         partial = target.with_name(f"{target.name}.{threading.get_ident()}")
@@ -102,7 +104,8 @@ class Host:
     def close(self) -> None:
         """Kill everything; returns when nothing of it is left."""
         self._pool.close()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        if self._folder is not None:
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _deliver(self, ticket: Ticket, message: object) -> None:
         with self._lock:  # a job is only known once `perform` lets go of it
