@@ -30,7 +30,7 @@ from .examine import Examination, Finding, Jury, examine, same, with_truth
 from .shrink import shrink
 
 SHRINK_SECONDS = 60.0
-UNFAIR, FAIR_AFTER = 3.0, 10  # times the lower median time of all members, after some problems
+UNFAIR, FAIR_AFTER = 2.0, 10  # times the lower median time of all members, after some problems
 
 
 @dataclass(frozen=True)
