@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from verifolio.answer import Answer
 from verifolio.errors import InputError
 from verifolio.network import Network
 from verifolio.problem import Ball
@@ -129,6 +130,12 @@ class Property(ABC):
     def accusation(self, networks: Sequence[Network], reference: Reference, x: Array) -> Query:
         """What a suspect is judged by: every counterexample violates the property; it may be smaller."""
         return self.query(networks, reference)
+
+    def settle(
+        self, networks: Sequence[Network], reference: Reference, ask: Callable[[Query], Answer]
+    ) -> Answer | None:
+        """SAT or UNSAT by asking simpler queries than `query`, where there are any; None leaves it to that."""
+        return None
 
     @abstractmethod
     def satisfied(self, points: Points) -> Tensor:

@@ -54,7 +54,7 @@ def decide_many(
 
     def queries() -> Iterator[Query]:
         for k, reference in enumerate(references):
-            found = at_sight(prop, networks, reference)
+            found = at_sight(prop, networks, reference) or settled(oracle, prop, networks, reference)
             if found is None:
                 asked.append(k)
                 yield prop.query(networks, reference)
@@ -75,6 +75,16 @@ def decide_many(
             yield unsettled[position][0], Finding(Status.REFUTED, answer)
         else:
             yield unsettled[position][0], Finding(Status.OPEN, answer, "neither provable nor refutable")
+
+
+def settled(
+    oracle: Oracle, prop: Property, networks: Sequence[Network], reference: Reference
+) -> Finding | None:
+    """A decision by the simpler queries that the property may know."""
+    answer = prop.settle(networks, reference, oracle.ask)
+    if answer is None or not answer.verdict.decided:
+        return None
+    return Finding(Status.PROVED if answer.verdict is Verdict.UNSAT else Status.REFUTED, answer)
 
 
 def at_sight(prop: Property, networks: Sequence[Network], reference: Reference) -> Finding | None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
 
+from verifolio import referee
+from verifolio.answer import Answer, Verdict, Witness
 from verifolio.errors import InputError
 from verifolio.formula import X0, Y0, Formula, FormulaProperty, X, Y, largest, norm, term
 from verifolio.graph.enclosure import enclose
@@ -16,6 +18,8 @@ from verifolio.property import Array, Reference
 from verifolio.query import Query
 
 MAX_SUSPECTS = 4
+THINNEST = 1.001  # outer by inner radius of a shell
+BELOW = 1 - 1e-12  # covers the rounding of a shell's box
 LENGTHS = 6
 
 
@@ -104,6 +108,40 @@ class Lipschitz(FormulaProperty):
         change = (Y - Y0)[k] if moved[k] > 0 else -(Y - Y0)[k]
         limit = term(self.options.constant) * term(within.epsilon)
         return self.query_for(networks, within, change <= limit)
+
+    def settle(
+        self, networks: Sequence[Network], reference: Reference, ask: Callable[[Query], Answer]
+    ) -> Answer | None:
+        """Shell by shell: outputs that move by at most L a within radius b break nothing between a and b.
+
+        Within r0 (see above) a = b = r0 is exact. A shell that fails is halved, unless the point that it fails
+        at is a violation; shells that get too thin, and other norms, are left to the one query.
+        """
+        radius, exact = self.centre(networks, reference)
+        radius = min(radius, reference.epsilon)
+        if not exact or not np.isinf(reference.norm) or radius == 0:
+            return None
+        known, seconds = reference.with_outputs(networks), 0.0
+        shells = [(radius, reference.epsilon)] * (radius < reference.epsilon) + [(radius, radius)]
+        while shells:
+            a, b = shells.pop()
+            limit = term(self.options.constant) * term(a * BELOW)
+            answer = ask(self.query_for(networks, replace(known, epsilon=b), norm(Y - Y0) <= limit))
+            seconds += answer.seconds
+            if answer.verdict is Verdict.UNSAT:
+                continue
+            if answer.witness is None:
+                return None
+            x = answer.witness.x.astype(np.float64)
+            witness = referee.judge(self.accusation(networks, known, x), x)
+            if isinstance(witness, Witness):
+                flags = witness.flags
+                return Answer(Verdict.SAT, answer.verifier, witness=witness, flags=flags, seconds=seconds)
+            if b <= THINNEST * a:
+                return None
+            middle = float(np.sqrt(a * b))
+            shells += [(middle, b), (a, middle)]
+        return Answer(Verdict.UNSAT, "shells", seconds=seconds)
 
     def centre(self, networks: Sequence[Network], reference: Reference) -> tuple[float, bool]:
         """The radius r0, and whether the split at it is exact."""

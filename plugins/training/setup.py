@@ -19,7 +19,7 @@ from .attacks import Ball
 from .regimes import Adversarial, Augment, Baseline, Certified, Constraint, Regime
 
 REGIMES = ("baseline", "augment", "adversarial", "constraint", "certified", "finetune")
-CLOSE = 1e-4
+CLOSE = 1e-5
 
 
 @dataclass(frozen=True)

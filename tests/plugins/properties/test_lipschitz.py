@@ -62,6 +62,30 @@ def test_known_constants(
     assert ask(oracle, two_slopes(tmp_path), x, radius, constant) is expected
 
 
+def test_shells_decide_what_the_one_query_decides(tmp_path: Path) -> None:
+    """Every network and constant by SR queries at growing radii alone, without the query of thousands of rows."""
+    torch.manual_seed(5)
+    model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 2))
+    export_onnx(model, tmp_path / "net.onnx", (3,))
+    network, seen = Network.load(tmp_path / "net.onnx"), set()
+    with Oracle(single("milp"), "inline", timeout=20.0, infer=False) as oracle:
+        for k in range(2):
+            reference = Reference(np.random.default_rng(k).uniform(0.1, 0.9, 3), 0, 0.3)
+            for constant in (0.1, 0.25, 0.5, 1.0):
+                prop = Lipschitz(LipschitzOptions(constant))
+                whole = oracle.ask(prop.query([network], reference)).verdict
+                answer = prop.settle([network], reference, oracle.ask)
+                assert answer is None or answer.verdict is whole, f"{constant} around {reference.x}"
+                seen.add(None if answer is None else answer.verdict)
+    assert seen == {Verdict.SAT, Verdict.UNSAT}
+
+
+def test_shells_leave_other_norms_and_kinks_alone(oracle: Oracle, tmp_path: Path) -> None:
+    network, prop = two_slopes(tmp_path), Lipschitz(LipschitzOptions(3.1))
+    for reference in (Reference(np.array([0.5, 0.5]), 0, 0.1), Reference(np.array([0.3, 0.5]), 0, 0.1, 2.0)):
+        assert prop.settle([network], reference, oracle.ask) is None
+
+
 def test_a_reference_on_a_kink_uses_the_tolerance(oracle: Oracle, tmp_path: Path) -> None:
     network = two_slopes(tmp_path)
     reference = Reference(np.array([0.5, 0.5]), 0, 0.1)
