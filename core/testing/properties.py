@@ -83,7 +83,8 @@ class PropertyConformance:
 
     def farther(self, made: Property, query: Query, reference: Reference, x: Array) -> bool:
         """Whether a counterexample lies on the ray through x; violations by less than the slack do not count."""
-        if float(made.loss(Points.at(reference, x, run_networks(query, x)))[0]) < self.slack:
+        here = Points.at(reference, x, run_networks(query, x.astype(np.float32)))
+        if float(made.loss(here)[0]) < self.slack:
             return True
         lower, upper = made.region(reference)
         for stretch in np.geomspace(1.0, 1e4, 200):

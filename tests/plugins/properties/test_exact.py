@@ -147,7 +147,7 @@ def kinks(network: Network, low: float, high: float) -> Array:
     t = np.linspace(low, high, 4001)
     y = values([network], t)
     bent = np.abs(np.diff(y, 2, axis=0)).max(axis=1) > 1e-9
-    return t[1:-1][bent]
+    return np.asarray(t[1:-1][bent], np.float64)
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -239,8 +239,8 @@ def test_truth_and_loss_at_random_points(name: str, options: dict[str, object], 
     y, y0 = (np.round(2 * rng.normal(size=(count, size))) / 2 for _ in range(2))
     y0 += 0.01 * rng.normal(size=(count, size)) * (name == "targeted")  # one runner-up, not two
     labels = rng.integers(0, 3, count)
-    tensors = [torch.from_numpy(a) for a in (x, y, x0, y0)]
-    points = Points(*tensors, torch.from_numpy(labels), 0.5)
+    there, before = [torch.from_numpy(a) for a in (x, y)], [torch.from_numpy(a) for a in (x0, y0)]
+    points = Points(there[0], there[1], before[0], before[1], torch.from_numpy(labels), 0.5)
     held, loss = prop.satisfied(points).numpy(), prop.loss(points).numpy()
     plain = np.array([says(x[k], y[k], x0[k], y0[k], int(labels[k])) for k in range(count)])
     assert (held == plain).all(), np.flatnonzero(held != plain)[:5]
