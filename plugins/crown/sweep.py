@@ -10,6 +10,7 @@ from torch import Tensor
 
 from verifolio.budget import Budget
 from verifolio.plugins.crown.adam import Adam
+from verifolio.plugins.crown.chain import is_chain, tighten
 from verifolio.plugins.crown.forward import Forms
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.region import Region
@@ -71,7 +72,8 @@ def tighter(a: Interval, b: Interval) -> Interval:
 
 def refine(program: Program, state: State, node: int, effort: Effort, budget: Budget | None = None) -> None:
     """Backward bounds for the neurons of `node` on which some relaxation is still loose."""
-    wanted = loose(program, state, node).any(0).nonzero()[:, 0]
+    mask = loose(program, state, node)
+    wanted = mask.any(0).nonzero()[:, 0]
     if not len(wanted):
         return
     low, high = state.interval[node]
@@ -81,6 +83,9 @@ def refine(program: Program, state: State, node: int, effort: Effort, budget: Bu
     step = max(1, effort.elements // (2 * batch * widest))
     # where the intervals are good already, it must pay
     unsure = (effort.steps > 0 or effort.forward) and not effort.thorough
+    if not effort.steps and not unsure and state.region.balls is None and is_chain(program):
+        state.interval[node] = tighten(program, state, node, mask, budget)
+        return
     for chunk in _chunks(wanted, step, TRIED if unsure else step):
         if budget is not None and budget.expired():
             break

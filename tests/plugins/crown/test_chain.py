@@ -1,0 +1,197 @@
+"""Bounds of chains of dense layers, box by box: true, as tight as the common sweep, the same in any batch."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
+from verifolio.graph import Dense, Graph, GraphBuilder, Relu, Scale, Sum
+from verifolio.plugins.crown import sweep as sweeping
+from verifolio.plugins.crown.bounder import CrownBounder
+from verifolio.plugins.crown.chain import is_chain
+from verifolio.plugins.crown.layers import Space
+from verifolio.plugins.crown.program import Program, State
+from verifolio.plugins.crown.region import Region
+from verifolio.plugins.crown.sweep import Effort, sweep
+from verifolio.problem import Domain, Problem
+from verifolio.testing.generate import Shape, generate
+from verifolio.testing.trial import evaluate, sample, untrue
+from verifolio.vnnlib import make_rows
+
+RADII = (1e-7, 1e-3, 0.05, 0.2, 1.0)
+N = 20
+
+
+def network(seed: int, sizes: tuple[int, ...] = (N, 30, 25, 30, 3), scaled: bool = False) -> Graph:
+    """Dense layers and ReLUs; with scalings of the input and before every ReLU, and two dense layers in a row."""
+    rng = np.random.default_rng(seed)
+    builder = GraphBuilder(sizes[0])
+    node = 0
+    if scaled:
+        node = builder.add(Scale(N, rng.normal(size=N), rng.uniform(0.5, 2, N)), node)
+    for k in range(1, len(sizes)):
+        weight = rng.normal(size=(sizes[k], sizes[k - 1])) * np.sqrt(2.0 / sizes[k - 1])
+        node = builder.add(Dense(sizes[k], rng.normal(size=sizes[k]) * 0.3, weight), node)
+        if k + 1 < len(sizes):
+            if scaled:
+                node = builder.add(Scale(sizes[k], rng.normal(size=sizes[k]), rng.normal(size=sizes[k])), node)
+            if not (scaled and k == 2):
+                node = builder.add(Relu(sizes[k]), node)
+    return builder.finish(node)
+
+
+def domains(seed: int, radii: tuple[float, ...] = RADII) -> list[Domain]:
+    centres = np.random.default_rng(seed).normal(size=(len(radii), N))
+    return [Domain(c - r, c + r) for c, r in zip(centres, radii, strict=True)]
+
+
+def common(program: Program, region: Region, monkeypatch: pytest.MonkeyPatch) -> State:
+    """The sweep that treats every graph alike."""
+    with monkeypatch.context() as patch:
+        patch.setattr(sweeping, "is_chain", lambda program: False)
+        return sweep(program, region, Effort())
+
+
+def margins(program: Program, state: State) -> torch.Tensor:
+    rows = torch.eye(3, dtype=program.space.dtype)
+    return program.lower(state, program.graph.output, torch.cat([rows, -rows])[None])
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("scaled", [False, True])
+@pytest.mark.parametrize("seed", range(3))
+def test_bounds_hold_and_are_as_tight(
+    seed: int, scaled: bool, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sampled values lie inside; on neurons that are not nought nothing is lost but rounding."""
+    graph, boxes = network(seed, scaled=scaled), domains(seed)
+    program = Program(graph, Space(dtype))
+    assert is_chain(program)
+    region = Region.of(boxes, program.space)
+    with torch.no_grad():
+        found = sweep(program, region, Effort())
+        ours = margins(program, found).double()
+    slack = 1e-4 if dtype is torch.float32 else 1e-11
+    for k, box in enumerate(boxes):
+        values = evaluate(graph, sample(box, 100))
+        with torch.no_grad():
+            expected = common(program, region.select(torch.tensor([k])), monkeypatch)
+            theirs = margins(program, expected)[0].double()
+        for node in program.before:
+            low, high = (t[k].double() for t in found.interval[node])
+            old_low, old_high = (t[0].double() for t in expected.interval[node])
+            room = 1e-13 * (1 + np.abs(values[node]).max())
+            assert (values[node] >= low.numpy() - room).all() and (values[node] <= high.numpy() + room).all()
+            size = slack * (1 + old_high.abs() + old_low.abs())
+            assert torch.equal((high > 0) & (low < 0), (old_high > 0) & (old_low < 0))
+            assert (((high <= old_high + size) & (low >= old_low - size)) | (high <= 0)).all()
+        assert (values[graph.output].min(0) >= ours[k, :3].numpy() - 1e-12).all()
+        assert (ours[k] >= theirs - slack * (1 + theirs.abs())).all()
+
+
+def test_batch_is_as_good_as_one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever the boxes are grouped with, in groups of any size."""
+    graph = network(5)
+    boxes = [d for seed in range(4) for d in domains(seed)]
+    rows = (make_rows([({N: 1.0, N + 1: -1.0}, 0.0), ({N: 1.0}, 0.0)]),)
+    problems = [Problem(graph, d, rows) for d in boxes]
+    single = [CrownBounder().bound([p])[0] for p in problems]
+    for elements in (1, 1000, 1 << 18):
+        monkeypatch.setattr("verifolio.plugins.crown.chain.ELEMENTS", elements)
+        for one, many in zip(single, CrownBounder().bound(problems), strict=True):
+            assert np.allclose(one.margins[0], many.margins[0], rtol=1e-10, atol=1e-10)
+            for node in one.lower:
+                assert np.allclose(one.lower[node], many.lower[node], rtol=1e-10, atol=1e-10)
+
+
+def test_exact_minima_are_not_exceeded() -> None:
+    for seed in range(8):
+        made = generate(np.random.default_rng(seed), Shape("dense", depth=2 + seed % 2, width=4), 0.25)
+        bounds = CrownBounder().bound([made.problem])[0]
+        assert not untrue(bounds, made.problem, sample(made.problem.domain))
+        if made.margin is not None:
+            assert float(bounds.margins[0][0]) <= made.margin + 1e-8
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("radius", [0.0, 1e-7, 0.1])
+def test_exact_values_with_rounding_at_its_worst(dtype: torch.dtype, radius: float) -> None:
+    """Sums of one and of many numbers that vanish beside it; truths are computed in fractions."""
+    lost = 2.0**-25 if dtype is torch.float32 else 2.0**-54
+    n = 512
+    fading = np.concatenate([[1.0], np.full(n - 1, lost)])
+    builder = GraphBuilder(2)
+    first = builder.add(Dense(n, np.zeros(n), np.stack([fading, -fading * 0.5], 1)), 0)
+    hidden = builder.add(Relu(n), first)
+    weight = np.stack([np.ones(n), -np.ones(n), fading[::-1]])
+    second = builder.add(Dense(3, np.array([-1.0, 1.0, -lost]), weight), hidden)
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.ones((1, 3))), builder.add(Relu(3), second)))
+    program = Program(graph, Space(dtype))
+    box = Domain(np.array([1.0 - radius, 1.0 - radius]), np.array([1.0 + radius, 1.0 + radius]))
+    with torch.no_grad():
+        found = sweep(program, Region.of([box], program.space), Effort())
+    low, high = (t[0].double().numpy() for t in found.interval[second])
+    for x in ((a, b) for a in (box.lower[0], box.upper[0]) for b in (box.lower[1], box.upper[1])):
+        inner = Fraction(x[0]) - Fraction(x[1]) / 2
+        assert inner > 0
+        for k in range(3):
+            value = sum(Fraction(w) * Fraction(f) for w, f in zip(weight[k], fading, strict=True)) * inner
+            value += Fraction((-1.0, 1.0, -lost)[k])
+            assert Fraction(low[k]) <= value <= Fraction(high[k])
+
+
+def test_stored_errors_are_believed() -> None:
+    """Whatever weights lie within the stated errors, the bounds hold."""
+    rng = np.random.default_rng(0)
+    builder = GraphBuilder(3)
+    w1, w2 = rng.normal(size=(6, 3)), rng.normal(size=(4, 6))
+    e1, e2 = np.full((6, 3), 1e-2), np.full((4, 6), 1e-2)
+    first = builder.add(Relu(6), builder.add(Dense(6, np.zeros(6), w1, e1, np.full(6, 1e-3)), 0))
+    second = builder.add(Dense(4, np.zeros(4), w2, e2, np.full(4, 1e-3)), first)
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.ones((1, 4))), builder.add(Relu(4), second)))
+    program = Program(graph, Space(torch.float64))
+    box = Domain(-np.ones(3), np.ones(3))
+    found = sweep(program, Region.of([box], program.space), Effort())
+    low, high = (t[0].numpy() for t in found.interval[second])
+    for _ in range(50):
+        a, b = (w + e * np.sign(rng.normal(size=w.shape)) for w, e in ((w1, e1), (w2, e2)))
+        x = sample(box, 50)
+        value = np.maximum(x @ a.T + 1e-3, 0) @ b.T - 1e-3
+        assert (value >= low - 1e-12).all() and (value <= high + 1e-12).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_overflow_proves_nothing(dtype: torch.dtype) -> None:
+    most = float(torch.finfo(dtype).max)
+    builder = GraphBuilder(2)
+    first = builder.add(Relu(2), builder.add(Dense(2, np.ones(2), np.eye(2)), 0))
+    second = builder.add(Dense(2, np.zeros(2), np.array([[0.9, 0.9], [0.9, -0.9]]) * most), first)
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.ones((1, 2))), builder.add(Relu(2), second)))
+    program = Program(graph, Space(dtype))
+    box = Domain(np.zeros(2), np.ones(2))
+    found = sweep(program, Region.of([box], program.space), Effort())
+    low, high = found.interval[second]
+    assert not (low > 0)[0, 1] and not (high < 0).any()
+
+
+def test_other_graphs_are_refused() -> None:
+    builder = GraphBuilder(2)
+    hidden = builder.add(Relu(2), builder.add(Dense(2, np.zeros(2), np.eye(2)), 0))
+    branched = builder.finish(builder.add(Sum(2, (1.0, 1.0)), hidden, 0))
+    assert not is_chain(Program(branched, Space(torch.float64)))
+    bare = GraphBuilder(2)
+    assert not is_chain(Program(bare.finish(bare.add(Relu(2), 0)), Space(torch.float64)))
+
+
+def test_neurons_that_are_all_nought() -> None:
+    """Nothing is left to multiply, and the bounds are the biases."""
+    builder = GraphBuilder(2)
+    first = builder.add(Relu(3), builder.add(Dense(3, np.full(3, -9.0), np.ones((3, 2))), 0))
+    second = builder.add(Dense(2, np.array([0.0, 2.0]), np.ones((2, 3))), first)
+    third = builder.add(Dense(2, np.array([-1.0, 0.5]), np.ones((2, 2))), builder.add(Relu(2), second))
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.ones((1, 2))), builder.add(Relu(2), third)))
+    problem = Problem(graph, Domain(-np.ones(2), np.ones(2)), (make_rows([({2: 1.0}, 0.0)]),))
+    assert abs(float(CrownBounder().bound([problem])[0].margins[0][0]) - 3.5) < 1e-9
