@@ -37,7 +37,9 @@ def network(seed: int, sizes: tuple[int, ...] = (N, 30, 25, 30, 3), scaled: bool
         node = builder.add(Dense(sizes[k], rng.normal(size=sizes[k]) * 0.3, weight), node)
         if k + 1 < len(sizes):
             if scaled:
-                node = builder.add(Scale(sizes[k], rng.normal(size=sizes[k]), rng.normal(size=sizes[k])), node)
+                node = builder.add(
+                    Scale(sizes[k], rng.normal(size=sizes[k]), rng.normal(size=sizes[k])), node
+                )
             if not (scaled and k == 2):
                 node = builder.add(Relu(sizes[k]), node)
     return builder.finish(node)
