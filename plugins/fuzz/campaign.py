@@ -30,7 +30,7 @@ from .examine import Examination, Finding, Jury, examine, same, with_truth
 from .shrink import shrink
 
 SHRINK_SECONDS = 60.0
-UNFAIR, FAIR_AFTER = 2.0, 10  # times the lower median time of all members, after some problems
+SLOW, FAIR_AFTER = 5.0, 10  # times the lower median time of a question, after some problems
 
 
 @dataclass(frozen=True)
@@ -109,14 +109,16 @@ def _network(
 
 
 def sparing(jury: Jury, summary: Summary) -> Jury:
-    """The jury without members that have used far more time than the others: some start a process each time."""
+    """The jury without slow members that have had their share of the time: some start a process each time."""
     if summary.problems < FAIR_AFTER or len(jury.verifiers) < 3:
         return jury
-    fair = UNFAIR * statistics.median_low(summary.spent[v.name] for v in jury.verifiers)
-    kept = tuple(v for v in jury.verifiers if summary.spent[v.name] <= fair)
-    for verifier in jury.verifiers:
-        summary.spared[verifier.name] += verifier not in kept
-    return replace(jury, verifiers=kept)
+    names = [v.name for v in jury.verifiers]
+    asked = {n: max(summary.problems - summary.spared[n], 1) for n in names}
+    usual = SLOW * statistics.median_low(summary.spent[n] / asked[n] for n in names)
+    share = statistics.median_low(summary.spent[n] for n in names)
+    slow = {n for n in names if summary.spent[n] > share and summary.spent[n] / asked[n] > usual}
+    summary.spared.update(slow)
+    return replace(jury, verifiers=tuple(v for v in jury.verifiers if v.name not in slow))
 
 
 def distances(plan: Plan, k: int) -> list[float]:

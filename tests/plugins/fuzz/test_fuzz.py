@@ -116,9 +116,11 @@ def test_honest_members_agree(tmp_path: Path) -> None:
 def test_a_member_that_takes_far_longer_than_the_others_is_spared() -> None:
     members = tuple(installed().verifiers.get(n)() for n in ("milp", "smt", "crown"))
     summary = Summary(problems=20)
-    summary.spent.update({"milp": 1.0, "smt": 1.5, "crown": 7.0})
+    summary.spent.update({"milp": 1.0, "smt": 1.5, "crown": 4.0})
+    assert sparing(Jury(members), summary).verifiers == members
+    summary.spent["crown"] = 9.0
     assert [v.name for v in sparing(Jury(members), summary).verifiers] == ["milp", "smt"]
-    assert summary.spared == {"crown": 1, "milp": 0, "smt": 0}
+    assert summary.spared["crown"] == 1
     assert sparing(Jury(members[:2]), summary).verifiers == members[:2]
 
 
