@@ -57,7 +57,7 @@ class Size:
     train: int = 10_000
     epochs: int = 10
     images: int = 20
-    budget: float = 10.0
+    budget: float = 30.0
     tolerance: float = 0.002
     tested: int = 1000
 
@@ -90,14 +90,17 @@ def show(regime: str, model: nn.Sequential, rows: Sequence[Row], check: Dataset,
 
 
 def tests(groups: dict[str, list[Row]], folder: Path) -> None:
-    """The three distributions against each other, by their proved radii; and two pictures."""
-    print("\nproved radii compared            KS      p          t      p")
-    lowers = {name: [r.lower for r in rows if r.lower is not None] for name, rows in groups.items()}
-    for first, second in combinations(lowers, 2):
-        found = compare(f"{first} and {second}", lowers[first], lowers[second])
-        print(f"  {found.name:<26} {found.ks:7.3f} {found.ks_p:9.2g} {found.t:8.2f} {found.t_p:9.2g}")
-    order = sorted(lowers, key=lambda n: mean(lowers[n]))
-    print(f"  mean proved radius, smallest first: {', '.join(order)} (paper: Standard, FGSM, PGD)")
+    """The three distributions against each other, by both sides of the brackets; and two pictures."""
+    proved = {name: [r.lower for r in rows if r.lower is not None] for name, rows in groups.items()}
+    refuted = {name: [r.upper for r in rows if r.upper is not None] for name, rows in groups.items()}
+    for side, radii in (("proved", proved), ("refuted", refuted)):
+        print(f"\n{side + ' radii compared':<28} {'KS':>7} {'p':>9} {'t':>8} {'p':>9}")
+        for first, second in combinations(radii, 2):
+            found = compare(f"{first} and {second}", radii[first], radii[second])
+            print(f"  {found.name:<26} {found.ks:7.3f} {found.ks_p:9.2g} {found.t:8.2f} {found.t_p:9.2g}")
+        means = {name: mean(values) for name, values in radii.items() if values}
+        order = ", ".join(sorted(means, key=means.__getitem__))
+        print(f"  mean {side} radius, smallest first: {order} (paper: Standard, FGSM, PGD)")
     for path in (draw_ecdf(folder / "ecdf.png", groups), draw_boxes(folder / "boxes.png", groups)):
         print(f"  drawn: {path}")
 
