@@ -3,7 +3,7 @@
     python benchmarks/bracket.py --networks mnist-net_256x2 mnist_nn --images 30 --step 0.002 --out out/bracket
 
 `binary` searches the grid STEP/2, 3 STEP/2, ..., so its brackets are STEP wide; `bracket` stops at a gap of STEP.
-Both get every image in turn, each with a store of its own, so that neither knows what the other found. Needs the
+Both get every ten images in turn, each with a store of its own, so that neither knows what the other found. Needs the
 folders `jair/` and `mnist/` in $VERIFOLIO_SHARED; digits and a network of examples/ serve without them
 (`--networks digits`). Started again with the same options it continues.
 """
@@ -34,6 +34,7 @@ ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("VERIFOLIO_SHARED", ROOT.parent / "shared" / "data"))
 SEARCHES = ("bracket", "binary")
 LARGEST = 0.4
+BLOCK = 10  # images of one run
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class Side:
     ledger: Ledger
     oracle: Oracle
 
-    def measure(self, item: Item) -> Row:
-        return Distribution(self.setting, [item], self.oracle, self.ledger).run()[0]
+    def measure(self, items: Sequence[Item]) -> list[Row]:
+        return Distribution(self.setting, items, self.oracle, self.ledger).run()
 
     def rows(self, items: Sequence[Item]) -> dict[tuple[str, str, int], Row]:
         places = {i.place for i in items}
@@ -93,7 +94,7 @@ def open_side(search: str, given: argparse.Namespace, stack: ExitStack) -> Side:
 
 
 def measure(given: argparse.Namespace) -> dict[str, dict[str, list[tuple[Row, Row]]]]:
-    """Both searches, image by image; who begins alternates, so that other load on the machine hits both."""
+    """Both searches, block by block; who begins alternates, so that other load on the machine hits both."""
     pairs: dict[str, dict[str, list[tuple[Row, Row]]]] = {}
     given.out.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
@@ -102,10 +103,11 @@ def measure(given: argparse.Namespace) -> dict[str, dict[str, list[tuple[Row, Ro
         for name in given.networks:
             network, data = load(name)
             items += make_items([network], [(data, range(given.images))])
-        for k, item in enumerate(items):
+        blocks = [items[k : k + BLOCK] for k in range(0, len(items), BLOCK)]
+        for k, block in enumerate(blocks):
             for side in sides if k % 2 else sides[::-1]:
-                if item.place not in side.rows([item]):
-                    row = side.measure(item)
+                known = side.rows(block)
+                for row in side.measure([item for item in block if item.place not in known]):
                     print(f"{side.setting.search} {describe(row)}", file=sys.stderr, flush=True)
         first, second = (side.rows(items) for side in sides)
         for side, rows in zip(sides, (first, second), strict=True):

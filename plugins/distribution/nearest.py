@@ -25,7 +25,7 @@ from verifolio.problem import Problem
 Array = NDArray[np.float64]
 Offer = Callable[[int, Array], bool]
 ROUNDS = 8
-IDLE = 3  # rounds without a gain
+IDLE = 1  # rounds without a gain
 HALVINGS = 10
 KEPT = 4  # disjuncts of one input that later rounds look at
 SPREAD = 1.0  # doublings of the first radii
@@ -61,14 +61,14 @@ class Round:
 
 
 FIRST = Round(8, 60, 1.0, 0.1, math.inf)
-SECOND = Round(16, 100, 1.0, 0.1, 1.5)
-LATER = Round(16, 100, 1.0, 0.05, 1.3)
+SECOND = Round(8, 60, 1.0, 0.1, 1.5)
+LATER = Round(8, 60, 1.0, 0.05, 1.3)
 
 
 def approach(spots: Sequence[Spot], offer: Offer, gain: float, budget: Budget, device: str = "cpu") -> None:
     """Look around every spot at once; `offer(k, x)` replays a point. All problems share one graph.
 
-    A spot is left when three rounds gained less than `gain`. Nothing but the spots decides what is found, unless
+    A spot is left when a round gained less than `gain`. Nothing but the spots decides what is found, unless
     the budget ends first.
     """
     search = _Approach(spots, offer, device)
