@@ -18,6 +18,7 @@ from verifolio.registry import Plugins, installed
 
 Array = NDArray[np.float64]
 NO_LABEL = -1
+SYSTEM = Path("/usr/share")  # where packages of the system put data sets
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,7 +97,7 @@ def data_folders(name: str) -> list[Path]:
     root = os.environ.get("VERIFOLIO_DATA", "")
     own = [Path(root) / name] if root else []
     shared = [
-        Path("/usr/share") / p for p in (f"datasets/{name}", f"dataset-{name}", f"dataset/{name}", name)
+        SYSTEM / p for p in (f"datasets/{name}", f"dataset-{name}", f"dataset/{name}", name)
     ]
     return [*own, *shared]
 

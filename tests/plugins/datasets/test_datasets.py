@@ -19,6 +19,12 @@ NO_MNIST = pytest.mark.skipif(
 )
 
 
+@pytest.fixture(autouse=True)
+def no_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the system's packages hold is no matter of these tests."""
+    monkeypatch.setattr("verifolio.data.SYSTEM", tmp_path / "nowhere")
+
+
 def test_digits_are_split_without_overlap() -> None:
     learn, test, every = (load_data(f"digits:{s}") for s in ("train", "test", "all"))
     assert (len(learn), len(test), len(every)) == (1438, 359, 1797)
