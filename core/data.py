@@ -96,9 +96,7 @@ def data_folders(name: str) -> list[Path]:
     """Where a set's files may lie: `$VERIFOLIO_DATA/name`, and the shared folders of the system."""
     root = os.environ.get("VERIFOLIO_DATA", "")
     own = [Path(root) / name] if root else []
-    shared = [
-        SYSTEM / p for p in (f"datasets/{name}", f"dataset-{name}", f"dataset/{name}", name)
-    ]
+    shared = [SYSTEM / p for p in (f"datasets/{name}", f"dataset-{name}", f"dataset/{name}", name)]
     return [*own, *shared]
 
 
