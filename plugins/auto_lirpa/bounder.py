@@ -142,7 +142,7 @@ class Model:
         for rows, inputs, rhs in parts:
             value = lower[start : start + len(rhs)] + inputs - rhs
             value = value - losses.margin(rows, np.abs(rhs) + np.abs(inputs))
-            margins.append(np.nan_to_num(value, nan=-np.inf))
+            margins.append(np.where(np.isfinite(value), value, -np.inf))  # an overflow proves nothing
             start += len(rhs)
         lows, highs = {i: w[0] for i, w in wide.items()}, {i: w[1] for i, w in wide.items()}
         return Bounds(

@@ -6,6 +6,7 @@ disjunct, and proves each bound in float64.
 
 from __future__ import annotations
 
+import zipfile
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -66,7 +67,8 @@ def check(problem: Problem, path: Path) -> str | None:
     try:
         with np.load(path, allow_pickle=False) as file:
             held = {name: file[name] for name in (*FIELDS, "key", "effort")}
-    except (OSError, ValueError, KeyError) as error:
+        _check_form(held)
+    except (OSError, ValueError, KeyError, EOFError, zipfile.BadZipFile) as error:
         raise InputError(str(path), "a certificate of crown", str(error)) from error
     if tuple(held["key"]) != (problem.graph.sha256, problem.condition_sha256, problem.domain.sha256):
         return "it is about another network, condition or input set"
@@ -79,6 +81,10 @@ def check(problem: Problem, path: Path) -> str | None:
     for d in range(len(root.disjuncts)):
         if not covers(held["phase"][held["disjunct"] == d]):
             return f"its subproblems do not cover disjunct {int(root.disjuncts[d])}"
+    shapes = (held["phase"].shape, held["phase"].shape, (len(held["phase"]), root.goal.rhs.shape[1]))
+    known = np.isin(held["disjunct"], range(len(root.disjuncts))).all()
+    if not known or tuple(held[name].shape for name in ("alpha", "beta", "mix")) != shapes:
+        return "its variables or disjuncts are not those of this problem"
     exact = root.double()
     tensors = {name: torch.as_tensor(held[name]) for name in FIELDS}
     for part in torch.arange(len(tensors["disjunct"])).split(AT_ONCE):
@@ -87,6 +93,17 @@ def check(problem: Problem, path: Path) -> str | None:
         if not bool((margin > 0).all()):
             return f"{int((~(margin > 0)).sum())} of its bounds are not positive"
     return None
+
+
+def _check_form(held: dict[str, Any]) -> None:
+    """Arrays of the right kinds and shapes, or a ValueError."""
+    count = len(held["disjunct"])
+    for name in FIELDS:
+        wanted = "if" if name in ("alpha", "beta", "mix") else "i"
+        if len(held[name]) != count or (count and held[name].dtype.kind not in wanted):
+            raise ValueError(f"{name} does not fit the other arrays")
+    if held["effort"].shape != (2,) or held["effort"].dtype.kind != "i":
+        raise ValueError("the root's effort is missing")
 
 
 def covers(phases: Phases) -> bool:

@@ -72,7 +72,8 @@ class Root:
         signs = {p: s.to(self.program.space.dtype) for p, s in self.signs(phase).items()}
         nodes = {i: self.program.parents[i][0] for i in self.program.graph.relus}
         sizes = [self.program.sizes[p] for p in nodes.values()]
-        alpha = dict(zip(nodes, variables.alpha.split(sizes, 1), strict=True))
+        # slopes outside [0, 1] are no lines below a ReLU, wherever they come from
+        alpha = dict(zip(nodes, variables.alpha.clamp(0, 1).split(sizes, 1), strict=True))
         beta = dict(zip(nodes.values(), variables.beta.split(sizes, 1), strict=True))
         dual = Dual(alpha, {p: b for p, b in beta.items() if p in signs}, variables.mix)
         return evaluate(self.program, self.cut(len(phase), signs), self.goal.pick(disjunct), signs, dual)

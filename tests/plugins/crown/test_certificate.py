@@ -8,11 +8,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 from verifolio.answer import Verdict
 from verifolio.budget import Budget
 from verifolio.errors import InputError
 from verifolio.plugins.crown.certificate import check, covers
+from verifolio.plugins.crown.layers import Space
+from verifolio.plugins.crown.root import bound_root
 from verifolio.plugins.crown.verifier import Crown, CrownOptions
 from verifolio.problem import Domain, Problem
 from verifolio.testing.generate import Shape, random_graph
@@ -67,9 +70,37 @@ def test_certificates_prove_and_tampered_ones_do_not(tmp_path: Path) -> None:
 
 def test_what_is_no_certificate_is_said_to_be_none(tmp_path: Path) -> None:
     problem, path, _ = searched(tmp_path, 0)
-    path.write_bytes(b"not a certificate")
-    with pytest.raises(InputError, match="certificate"):
-        check(problem, path)
+    whole = path.read_bytes()
+    for damaged in (b"not a certificate", b"", whole[: len(whole) // 2], whole[:-9]):
+        path.write_bytes(damaged)
+        with pytest.raises(InputError, match="certificate"):
+            check(problem, path)
+
+
+def test_slopes_that_are_no_lines_prove_nothing(tmp_path: Path) -> None:
+    """A condition that holds somewhere, a certificate that covers all, and slopes as one likes."""
+    problem, path, _ = searched(tmp_path, 1)
+    with np.load(path) as file:
+        held = dict(file)
+    rows = tuple(make_rows([({4: 1.0}, float(d.rhs[0]) + 100.0)]) for d in problem.disjuncts)
+    false = Problem(problem.graph, problem.domain, rows)
+    root = bound_root(false, Space(torch.float32), *held["effort"].tolist(), Budget())
+    assert root.condensed is not None
+    key = (false.graph.sha256, false.condition_sha256, false.domain.sha256)
+    count, kept = len(root.disjuncts), root.condensed.kept
+    nothing = np.zeros((count, kept))
+    for slope in (-1e6, 1e6, np.nan, np.inf):
+        forged = {
+            "key": np.array(key),
+            "effort": held["effort"],
+            "disjunct": np.arange(count),
+            "phase": nothing.astype(np.int8),
+            "alpha": nothing + slope,
+            "beta": nothing,
+            "mix": np.ones((count, 1)),
+        }
+        np.savez(tmp_path / "forged.npz", **forged)
+        assert check(false, tmp_path / "forged.npz") is not None
 
 
 @pytest.mark.parametrize(
