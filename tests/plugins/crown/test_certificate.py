@@ -84,7 +84,8 @@ def test_slopes_that_are_no_lines_prove_nothing(tmp_path: Path) -> None:
         held = dict(file)
     rows = tuple(make_rows([({4: 1.0}, float(d.rhs[0]) + 100.0)]) for d in problem.disjuncts)
     false = Problem(problem.graph, problem.domain, rows)
-    root = bound_root(false, Space(torch.float32), *held["effort"].tolist(), Budget())
+    steps, elements = (int(v) for v in held["effort"])
+    root = bound_root(false, Space(torch.float32), steps, elements, Budget())
     assert root.condensed is not None
     key = (false.graph.sha256, false.condition_sha256, false.domain.sha256)
     count, kept = len(root.disjuncts), root.condensed.kept
