@@ -20,7 +20,7 @@ from verifolio.evidence import Evidence
 from verifolio.executor import Executor
 from verifolio.hooks import make_executor, manager
 from verifolio.knowledge import Knowledge
-from verifolio.portfolio import Portfolio, choose
+from verifolio.portfolio import Portfolio, choose, provers
 from verifolio.problem import Ball
 from verifolio.query import Query
 from verifolio.solve import Settings, Walk
@@ -33,9 +33,10 @@ if TYPE_CHECKING:
 class Asking:
     """A query that was submitted; `index` is whatever the asker wants to remember it by."""
 
-    def __init__(self, query: Query, index: int = 0) -> None:
+    def __init__(self, query: Query, index: int = 0, attacked: bool = False) -> None:
         self.query = query
         self.index = index
+        self.attacked = attacked
         self.submitted = time.monotonic()
         self._future: Future[Answer] = Future()
         self._walk: Walk | None = None
@@ -113,9 +114,9 @@ class Oracle:
         self._open: set[Asking] = set()
         self.counts: dict[str, int] = {}
 
-    def ask(self, query: Query, timeout: float | None = None) -> Answer:
-        """Decide one query."""
-        asking = self.submit(query, timeout)
+    def ask(self, query: Query, timeout: float | None = None, attacked: bool = False) -> Answer:
+        """Decide one query. If it was `attacked` already, members that only falsify are passed over."""
+        asking = self.submit(query, timeout, attacked=attacked)
         try:
             return asking.answer()
         except BaseException:
@@ -146,11 +147,13 @@ class Oracle:
             for asking in running:
                 asking.cancel()
 
-    def submit(self, query: Query, timeout: float | None = None, index: int = 0) -> Asking:
+    def submit(
+        self, query: Query, timeout: float | None = None, index: int = 0, attacked: bool = False
+    ) -> Asking:
         """Start to decide a query; an answer that is known already is there at once."""
-        asking = Asking(query, index)
+        asking = Asking(query, index, attacked)
         settings = self.settings if timeout is None else replace(self.settings, timeout=timeout)
-        known = self._known(query, settings)
+        known = self._known(asking, settings)
         if known is not None:
             asking._settle(lambda: self._finish(query, known))
             return asking
@@ -194,8 +197,9 @@ class Oracle:
     ) -> None:
         self.close()
 
-    def _known(self, query: Query, settings: Settings) -> Answer | None:
+    def _known(self, asking: Asking, settings: Settings) -> Answer | None:
         """From this session, from what it implies, or from the store."""
+        query = asking.query
         with self._lock:
             cached = self._cache.get(query.sha256)
         if cached is not None and (cached[0].verdict.decided or cached[1] >= settings.timeout):
@@ -207,7 +211,7 @@ class Oracle:
             return inferred
         stored = None
         if self.store is not None:
-            stored = self.store.find(query, self._portfolio(query).key, settings)
+            stored = self.store.find(query, self._portfolio(asking).key, settings)
         if stored is not None:
             self._count("stored")
             return self._remember(query, stored, settings)
@@ -222,11 +226,11 @@ class Oracle:
         query = asking.query
         if asking._cancelled:
             return Answer(Verdict.CANCELLED, reason="cancelled before it started")
-        known = self._known(query, settings)  # a neighbour may have been decided meanwhile
+        known = self._known(asking, settings)  # a neighbour may have been decided meanwhile
         if known is not None:
             return self._finish(query, known)
         manager().hook.query_started(query=query)
-        portfolio = self._portfolio(query)
+        portfolio = self._portfolio(asking)
         hints = self.knowledge.hints(query) if self.infer else []
         evidence = Evidence(candidates=[w.x.astype("float64") for w in hints])
         walk = Walk(query, portfolio, self.executor, settings, evidence)
@@ -253,8 +257,11 @@ class Oracle:
             raise_alarm(answer)
         return answer
 
-    def _portfolio(self, query: Query) -> Portfolio:
-        return self.portfolio if self.portfolio is not None else choose(query, self.settings.total or 1)
+    def _portfolio(self, asking: Asking) -> Portfolio:
+        chosen = self.portfolio
+        if chosen is None:
+            chosen = choose(asking.query, self.settings.total or 1)
+        return provers(chosen) if asking.attacked else chosen
 
     def _count(self, what: str) -> None:
         with self._lock:

@@ -6,12 +6,13 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from verifolio.attempt import Choice
+from verifolio.errors import UnknownPlugin
 from verifolio.problem import free_inputs
 from verifolio.verifier import Verifier
 
@@ -127,6 +128,34 @@ def single(verifier: str | Verifier, options: Mapping[str, object] | None = None
     """A portfolio of one member, by name or as an instance."""
     chosen = Choice(verifier, options or {}) if isinstance(verifier, str) else verifier
     return Portfolio(Member(chosen), chosen.name)
+
+
+def provers(portfolio: Portfolio) -> Portfolio:
+    """The same without members that only falsify: for an asker whose own attacks found nothing.
+
+    It stays as it is where nobody else would be left.
+    """
+    root = _provers(portfolio.root)
+    return portfolio if root is None or root == portfolio.root else replace(portfolio, root=root)
+
+
+def _provers(stage: Stage) -> Stage | None:
+    if isinstance(stage, Member):
+        return stage if _can_prove(stage.verifier) else None
+    stages = tuple(s for s in map(_provers, stage.stages) if s is not None)
+    return replace(stage, stages=stages) if stages else None
+
+
+def _can_prove(verifier: Choice | Verifier) -> bool:
+    """What its class says; a verifier that is not installed is left for the walk to report."""
+    from verifolio.registry import installed
+
+    if isinstance(verifier, Verifier):
+        return verifier.can_prove
+    try:
+        return installed().verifiers.get(verifier.name).can_prove
+    except UnknownPlugin:
+        return True
 
 
 def choose(query: Query | None = None, cores: int = 1) -> Portfolio:

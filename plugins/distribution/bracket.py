@@ -19,9 +19,9 @@ from .squeeze import Start
 
 MINIMISE = "minimise"
 LEAST = 0.2  # seconds; a shorter query is not worth asking
-EASY = 8.0  # a proof was easy if so many times its seconds are left
-SURE = 0.9  # a proof this part of the tolerance below the upper side closes the bracket
-TOP = 0.65  # of the time that is left goes to the query that would close the bracket
+SURE = 0.97  # a proof this part of the tolerance below the upper side closes the bracket
+BOLD = 0.25  # of the time that is left goes to the first query, which would close the bracket at once
+TOP = 0.65  # and to a later one that would
 PARTS = 16  # radii below a failed one lie on a grid, so that a clock's noise does not show in them
 
 
@@ -100,6 +100,11 @@ class _Bracketing:
         if math.isinf(self.upper):
             return self.lower >= self.top
         return self.upper - self.lower <= self.question.tolerance
+
+    @property
+    def trusted(self) -> bool:
+        """Whether the attack seems to have found the closest point: then only a proof is missing."""
+        return math.isfinite(self.upper) and not self.hits
 
     def text(self) -> str:
         return f"[{self.lower:.5g}, {self.upper:.5g}]"
@@ -187,11 +192,13 @@ class _Bracketing:
             timeout = self._patience(radius)
             query = self.family.query(radius)
             keep_query(self.question.keep, query)
-            answer = self.oracle.ask(query, timeout)
+            answer = self.oracle.ask(query, timeout, self.trusted)
             self._note(make_step(self.family, radius, answer, timeout, self.elapsed), answer.witness)
 
     def _patience(self, radius: float) -> float:
         """Seconds for a query; the last try gets all."""
+        if not self.effort and not self.failures and math.isfinite(self.left):
+            return min(self.question.timeout, max(LEAST, self.left * BOLD))
         share = self.options.share if not self.failures else (1 + self.options.share) / 2
         if self.ceiling - radius <= self.question.tolerance:
             share = max(share, TOP)
@@ -207,19 +214,17 @@ class _Bracketing:
         """The next radius, None where nothing is left to gain.
 
         The attack's point is mostly the closest there is, so a proof just below it closes the bracket: that
-        is asked as soon as the last proof was easy, else half the way. Above a radius that had no answer
-        proofs are harder still, so the search goes on below it.
+        is asked first. Without a point, half the way. Above a radius that had no answer proofs are harder
+        still, so the search goes on below it.
         """
         tolerance = self.question.tolerance
         failed = min((r for r in self.failures if r > self.lower), default=math.inf)
         if math.isfinite(failed):
             return None if failed - self.lower <= tolerance / 4 else self._below(failed)
-        target = self.ceiling
+        middle = (self.lower + self.ceiling) / 2
         if math.isfinite(self.upper):
-            target = max(self.ceiling - SURE * tolerance * 2**self.hits, (self.lower + self.ceiling) / 2)
-        easy = self.effort > 0 and self.left >= EASY * self.effort
-        far = target - self.lower > 2 * tolerance
-        return (self.lower + target) / 2 if far and not easy else target
+            return max(self.ceiling - SURE * tolerance * 2**self.hits, middle)
+        return middle if self.ceiling - self.lower > 2 * tolerance else self.ceiling
 
     def _below(self, failed: float) -> float:
         """A radius whose proof should take a part of what is left, if times grow exponentially."""

@@ -13,12 +13,13 @@ import numpy as np
 import pytest
 
 from verifolio.answer import Flag, Outcome, Verdict
+from verifolio.attempt import Choice
 from verifolio.errors import InputError, SoundnessAlarm
 from verifolio.executor import Executor
 from verifolio.hooks import executors
 from verifolio.network import Network
 from verifolio.oracle import Oracle
-from verifolio.portfolio import Portfolio, single
+from verifolio.portfolio import Member, Portfolio, Series, single
 from verifolio.problem import Ball, Problem
 from verifolio.query import Query
 from verifolio.store import Store
@@ -70,6 +71,15 @@ def test_the_same_question_is_answered_once(network: Network) -> None:
     assert first.verdict is Verdict.SAT
     assert second is first
     assert oracle.counts == {"run": 1, "cached": 1}
+
+
+def test_after_an_attack_only_provers_are_asked(network: Network) -> None:
+    both = Portfolio(Series((Member(Choice("pgd")), Member(Sums()))))
+    with Oracle(both, "inline", timeout=5.0) as oracle:
+        asked = oracle.ask(reaches(network, 9.0), attacked=True)
+        again = oracle.ask(reaches(network, 8.0))
+    assert [a.verifier for a in asked.attempts] == ["sums"]
+    assert [a.verifier for a in again.attempts] == ["pgd", "sums"]
 
 
 def test_a_proof_covers_every_subset(network: Network) -> None:

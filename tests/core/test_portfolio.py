@@ -13,7 +13,7 @@ import pytest
 from verifolio.attempt import Choice
 from verifolio.errors import InputError, UnknownPlugin
 from verifolio.options import build_options, split_pairs
-from verifolio.portfolio import Member, Portfolio, Race, Series, choose, single
+from verifolio.portfolio import Member, Portfolio, Race, Series, choose, provers, single
 from verifolio.portfolio_file import parse_portfolio, read_portfolio
 from verifolio.problem import Domain, Problem
 from verifolio.testing.generate import write_problem
@@ -155,3 +155,12 @@ def test_the_default_depends_on_cores_and_inputs(tmp_path: Path) -> None:
     few = write_problem(Problem(plus_minus(), square, (make_rows([({2: -1.0}, -2.5)]),)), tmp_path)
     assert choose(few, cores=1) is choose(few, cores=2) is built_in("default_few")
     assert default_key() not in (built_in("default").key, built_in("default_race").key)
+
+
+def test_who_only_falsifies_is_left_out_after_an_attack() -> None:
+    chosen = provers(parse_portfolio(TREE))
+    assert [m.name for m in chosen.members] == ["crown", "milp"]
+    assert chosen.key != parse_portfolio(TREE).key
+    unknown = parse_portfolio("sequence: [pgd, nobody]")
+    assert [m.name for m in provers(unknown).members] == ["nobody"]
+    assert provers(single("pgd")) == single("pgd")  # somebody must be asked
