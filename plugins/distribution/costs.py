@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -45,10 +45,13 @@ class SearchCost:
         return asdict(self) | {"mean_wall": self.mean_wall, "mean_busy": self.mean_busy}
 
 
-def search_costs(ledger: Ledger) -> list[SearchCost]:
-    """Every run of a store that measured something, in the order of their labels."""
-    runs = [(run, settings, ledger.spent(run)) for run, settings in ledger.runs()]
-    found = [(settings, spent, run) for run, settings, spent in runs if spent]
+def search_costs(ledgers: Iterable[Ledger]) -> list[SearchCost]:
+    """Every run that measured something, in the order of their labels; a run may be spread over stores."""
+    runs: dict[str, tuple[dict[str, Any], list[Spent]]] = {}
+    for ledger in ledgers:
+        for run, settings in ledger.runs():
+            runs.setdefault(run, (settings, []))[1].extend(ledger.spent(run))
+    found = [(settings, spent, run) for run, (settings, spent) in runs.items() if spent]
     labels = [label_of(settings) for settings, _, _ in found]
     named = [
         label if labels.count(label) == 1 else f"{label} ({run[:6]})"

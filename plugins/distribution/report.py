@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -54,12 +55,8 @@ def load_rows(sources: Sequence[Path], run: str = "") -> tuple[list[Row], float]
 
 def load_costs(sources: Sequence[Path]) -> list[SearchCost]:
     """What every run in the stores cost."""
-    costs: list[SearchCost] = []
-    for source in sources:
-        if is_store(source):
-            with Ledger(source) as ledger:
-                costs += search_costs(ledger)
-    return costs
+    with ExitStack() as stack:
+        return search_costs([stack.enter_context(Ledger(s)) for s in sources if is_store(s)])
 
 
 def is_store(source: Path) -> bool:

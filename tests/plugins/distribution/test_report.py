@@ -67,13 +67,15 @@ def test_one_command_makes_every_table_and_picture(store: Path, tmp_path: Path) 
 
 def test_costs_of_searches_come_from_the_log(store: Path, tmp_path: Path) -> None:
     with Ledger(store) as ledger:
-        one, two, bracket = search_costs(ledger)
+        one, two, bracket = search_costs([ledger])
+        twice = search_costs([ledger, ledger])  # as if each run were spread over two stores
         rows = {run: ledger.rows(run) for run, _ in ledger.runs()}
     assert (one.label, two.label, bracket.label) == ("k = 1", "k = 2", "bracket")
     assert (one.bound, bracket.bound) == (worst_case(16, 1), None)
     assert one.inputs == two.inputs == bracket.inputs == sum(r.measured for r in next(iter(rows.values())))
     assert one.bound is not None and one.least <= one.mean <= one.most <= one.bound
     assert one.cancelled == 0
+    assert [(c.label, c.inputs) for c in twice] == [(c.label, 2 * c.inputs) for c in (one, two, bracket)]
     assert sum(one.busy) <= sum(one.wall) * 1.01  # one query at a time
     for cost, mine in zip((one, two), rows.values(), strict=False):
         assert cost.queries == sum(r.queries for r in mine)
