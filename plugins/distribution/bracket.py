@@ -223,7 +223,7 @@ class _Bracketing:
             return None if failed - self.lower <= tolerance / 4 else self._below(failed)
         middle = (self.lower + self.ceiling) / 2
         if math.isfinite(self.upper):
-            return max(self.ceiling - SURE * tolerance * 2**self.hits, middle)
+            return max(self.ceiling - SURE * tolerance * 2.0**self.hits, middle)
         return middle if self.ceiling - self.lower > 2 * tolerance else self.ceiling
 
     def _below(self, failed: float) -> float:

@@ -14,10 +14,17 @@ from verifolio.plugins.distribution.page import make_page
 from verifolio.plugins.distribution.tables import Table
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
-FLAGS = (
-    "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync --virtual-time-budget=5000 --dump-dom"
-).split()
+FLAGS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--virtual-time-budget=5000",
+    "--dump-dom",
+]
 PROBE = """<script>addEventListener('load', () => { document.title = JSON.stringify({
     pictures: [...document.images].map(i => i.naturalWidth),
     dead: [...document.links].filter(a => !document.querySelector(a.hash)).length,
