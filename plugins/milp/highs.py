@@ -135,7 +135,13 @@ class Lp:
         self.model = model.relaxed()
         self._budget = budget if budget is not None else Budget()
         self._solver = load(self.model, replace(settings, seconds=float("inf")), presolve=False)
+        self._cutoff = np.inf
         if cutoff is not None:
+            self.set_cutoff(cutoff)
+
+    def set_cutoff(self, cutoff: float) -> None:
+        if cutoff != self._cutoff:
+            self._cutoff = cutoff
             self._solver.setOptionValue("objective_bound", cutoff)
 
     def set_bounds(self, lower: Array, upper: Array) -> None:

@@ -1,4 +1,4 @@
-"""The closest counterexample: minimise the distance to a centre subject to the output condition."""
+"""The closest counterexample: a point that replays, and a distance within which there is provably none."""
 
 from __future__ import annotations
 
@@ -7,25 +7,27 @@ from dataclasses import replace
 import numpy as np
 
 from verifolio.answer import Outcome, Verdict
+from verifolio.budget import Budget
 from verifolio.encode.condition import MarginModel, distance_model
 from verifolio.encode.expression import down, up
 from verifolio.encode.model import Array
-from verifolio.encode.rows import Encoding, NotLinear, box
+from verifolio.encode.rows import NotLinear, encode
 from verifolio.problem import Ball, Domain, Problem
 from verifolio.verifier import Context
-from verifolio.vnnlib import Rows
 
-from .choose import choose_solver
+from .choose import willing_solver
 from .decide import encode_tightly, known_bounds, possible, undecided
-from .highs import Highs, Lp
+from .nearest import Incumbent, Nearest
 from .options import MilpOptions
-from .search import unit_slack
-from .solver import Result, Settings, Status, Watch
+from .search import TREE
+from .solver import Settings, Watch
 
-# rows are loosened by this much where a lower bound is wanted, and tightened by these where a point is
-LOOSEN = 1e-6
-MARGINS = (0.0, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
-POLISH_SECONDS = 10.0
+FIRST_NODES = 64  # before linear programs tighten the rows
+SHRINK = 0.8  # a point this much closer than the radius makes a smaller ball, with tighter rows, worth it
+FEW = 16  # unstable neurons that no tighter rows are worth the effort for
+ROUNDS = 6
+WIDE = 1e-4  # of the radius: a distance between what is proved and what replays that wants a reason
+SOLVER_SHARE = 0.5  # of the time, for the solver's own trees where they are asked for
 
 
 def narrowed(domain: Domain, ball: Ball) -> Domain:
@@ -36,101 +38,109 @@ def narrowed(domain: Domain, ball: Ball) -> Domain:
     return replace(domain, lower=lower, upper=upper, ball=keep)
 
 
+def reach(domain: Domain, ball: Ball) -> float:
+    """A radius that covers the whole domain, for balls without one of their own."""
+    far = up(np.maximum(np.abs(up(domain.upper - ball.centre)), np.abs(down(domain.lower - ball.centre))))
+    return float(far.sum() * (1 + 1e-12) if ball.norm == 1 else far.max(initial=0.0))
+
+
 def closest(problem: Problem, ball: Ball, context: Context, options: MilpOptions) -> Outcome:
     """SAT with the closest point found, UNSAT where the ball holds none; `distance` is proved either way."""
     if ball.norm not in (1, np.inf):
         return Outcome.unknown("only norms 1 and infinity are linear", distance=0.0)
-    inner = problem.with_domain(narrowed(problem.domain, ball))
-    if inner.domain.empty:
-        return Outcome.proved(reason="the ball does not meet the domain", distance=ball.radius)
-    bounds = known_bounds(inner, context, options.bounder)
+    search = _Closest(
+        problem, replace(ball, radius=min(ball.radius, reach(problem.domain, ball))), context, options
+    )
     try:
-        encoding = encode_tightly(inner, context, bounds, options)
+        search.run()
     except NotLinear as error:
-        return Outcome.unknown(str(error), distance=0.0)
-    search = _Closest(inner, encoding, ball, context, options)
-    for rows in possible(inner, encoding, bounds)[0]:
-        search.improve(rows)
+        search.reason = str(error)
     return search.outcome()
 
 
 class _Closest:
-    """The closest counterexample so far and the distance below which there is none."""
+    """Rounds on balls that shrink to the closest point so far; what one round proved holds for good."""
 
-    def __init__(
-        self, problem: Problem, encoding: Encoding, ball: Ball, context: Context, options: MilpOptions
-    ) -> None:
-        self.problem, self.encoding, self.ball = problem, encoding, ball
-        self.context, self.options = context, options
-        self.best, self.proved = ball.radius, ball.radius
-        self.point: Array | None = None
+    def __init__(self, problem: Problem, ball: Ball, context: Context, options: MilpOptions) -> None:
+        self.problem, self.ball, self.context, self.options = problem, ball, context, options
+        self.best = Incumbent(problem, ball, context)
+        self.proved, self.empty = 0.0, False
         self.reason = ""
-        self._box = box(problem.domain)
+        self.nodes, self.solver = 0, TREE  # `solver`: who ran its own tree, if any did
+        self.notes: list[str] = []
 
-    def outcome(self) -> Outcome:
-        proved = max(0.0, min(self.proved, self.best))
-        if self.point is not None:
-            return Outcome.found(self.point, distance=proved, reason=self.reason)
-        if self.reason:
-            return Outcome(undecided(self.context), reason=self.reason, distance=proved)
-        return Outcome(Verdict.UNSAT, distance=self.ball.radius)
+    def run(self) -> None:
+        """Smaller balls while points come closer, then tighter rows; the last round runs to the end."""
+        tightly = self.options.search == "solver"
+        for k in range(ROUNDS):
+            last = k == ROUNDS - 1
+            tightly = tightly or last
+            radius = min(self.ball.radius, self.best.distance)
+            if self._round(radius, tightly, shrink=not last):
+                return
+            if self.context.budget.expired():
+                break
+            tightly = tightly or self.best.distance > SHRINK * radius
+        self.reason = "out of time"
 
-    def improve(self, rows: Rows) -> None:
-        """Look for a closer counterexample of one disjunct, and lower the proved distance to its bound."""
-        if self.context.budget.expired():
-            self.proved, self.reason = 0.0, "out of time"
-            return
-        loose = self._model(rows, self.best, -LOOSEN)
-        result = self._solve(loose)
-        if result.status is Status.INFEASIBLE:
-            return
-        slack = self.options.tight * unit_slack(loose, np.zeros(0))
-        bound = result.bound - slack if np.isfinite(result.bound) else 0.0
-        self.proved = min(self.proved, max(bound, 0.0))
-        if result.point is not None:
-            self._polish(rows, loose, result.point)
-        if result.status is not Status.OPTIMAL:
-            self.reason = "out of time" if self.context.budget.expired() else result.message
-        elif self.point is None:
-            self.reason = "the closest point of the model does not replay"
-
-    def accept(self, point: Array) -> bool:
-        """Keep the point if it replays and is closer than the best."""
-        x = np.clip(point[self.encoding.inputs], *self._box)
-        distance = self.ball.distance(x)
-        if distance > self.ball.radius or (self.point is not None and distance >= self.best):
-            return False
-        if not self.context.check(x):
-            return False
-        self.point, self.best = x, distance
-        return True
-
-    def _model(self, rows: Rows, radius: float, margin: float) -> MarginModel:
-        scale = 1.0 + float(np.abs(rows.coefficient).max(initial=0.0))
+    def _round(self, radius: float, tightly: bool, shrink: bool) -> bool:
+        """Search one ball; whether that was the last word."""
         ball = replace(self.ball, radius=radius)
-        return distance_model(self.encoding, self.problem.domain, rows, ball, margin * scale)
+        inner = self.problem.with_domain(narrowed(self.problem.domain, ball))
+        if inner.domain.empty:
+            self._note(np.inf, radius)
+            return True
+        bounds = known_bounds(inner, self.context, self.options.bounder)
+        if tightly:
+            encoding = encode_tightly(inner, self.context, bounds, self.options)
+        else:
+            encoding = encode(inner.graph, inner.domain, bounds, "bigm")
+        live, _ = possible(inner, encoding, bounds)
+        nearest = Nearest(inner, encoding, live, ball, self.best, self._settings(), self.context)
+        if self.options.search == "solver" and self.solver == TREE:
+            seconds = SOLVER_SHARE * self.context.budget.remaining / max(len(live), 1)
+            for k, rows in enumerate(live):
+                target = distance_model(encoding, inner.domain, rows, ball)
+                self._ask_solver(nearest, k, target, self.context.budget.share(seconds))
+        enough = SHRINK * radius if shrink and encoding.unstable_count > FEW else 0.0
+        nearest.run(np.inf if tightly else FIRST_NODES, enough)
+        self.nodes += nearest.nodes
+        self._note(nearest.lower, radius)
+        return nearest.finished
+
+    def _note(self, lower: float, radius: float) -> None:
+        self.proved = max(self.proved, min(lower, radius))
+        self.empty = lower > radius >= self.ball.radius
+
+    def _ask_solver(self, nearest: Nearest, k: int, target: MarginModel, part: Budget) -> None:
+        """Let a solver's own tree find the pattern of the closest point; its bound is not believed."""
+        solver, notes = willing_solver(self.options.solver, target.model)
+        self.solver, self.notes = solver.name, [*self.notes, *notes]
+
+        def incumbent(point: Array, _: float) -> bool:
+            self.best.accept(point[target.inputs])
+            return False
+
+        watch = Watch(incumbent, lambda _: part.expired())
+        result = solver.solve(target.model, replace(self._settings(), seconds=part.remaining), watch)
+        if result.point is not None:
+            nearest.try_pattern(k, np.round(result.point[target.binaries]).astype(np.int8))
 
     def _settings(self) -> Settings:
         budget = self.context.budget
-        return Settings(self.options.tight, self.options.threads or budget.cores, budget.remaining)
+        return Settings(
+            self.options.tight, self.options.threads or budget.cores, budget.remaining, self.context.seed
+        )
 
-    def _solve(self, target: MarginModel) -> Result:
-        def incumbent(point: Array, _: float) -> bool:
-            self.accept(point)
-            return False
-
-        solver, _ = choose_solver(self.options.solver)
-        if solver.refuses(target.model) is not None:
-            solver = Highs()
-        watch = Watch(incumbent, lambda _: self.context.budget.expired())
-        return solver.solve(target.model, self._settings(), watch)
-
-    def _polish(self, rows: Rows, loose: MarginModel, point: Array) -> None:
-        """The optimum lies on a tie: keep its phases, and ask for a little more until a point replays."""
-        columns, phases = loose.binaries.tolist(), np.round(point[loose.binaries]).tolist()
-        for margin in MARGINS:
-            target = self._model(rows, self.ball.radius, margin)
-            fixed = target.model.with_bounds(columns, phases, phases)
-            result = Lp(fixed, self._settings(), self.context.budget).solve(POLISH_SECONDS)
-            if result.point is None or self.accept(result.point):
-                return
+    def outcome(self) -> Outcome:
+        stats: dict[str, float | int | str] = {"solver": self.solver, "nodes": self.nodes}
+        stats |= {"replays": self.best.replays}
+        stats |= {"note": "; ".join(dict.fromkeys(self.notes))} if self.notes else {}
+        proved = max(0.0, min(self.proved, self.best.distance, self.ball.radius))
+        if self.empty and self.best.point is None:
+            return Outcome(Verdict.UNSAT, distance=self.ball.radius, stats=stats)
+        wide = self.best.distance - proved > WIDE * self.ball.radius
+        reason = self.reason or ("the closest point of the model does not replay" if wide else "")
+        if self.best.point is not None:
+            return Outcome.found(self.best.point, distance=proved, reason=reason, stats=stats)
+        return Outcome(undecided(self.context), reason=reason, distance=proved, stats=stats)

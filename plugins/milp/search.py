@@ -15,10 +15,10 @@ from verifolio.problem import Problem
 from verifolio.verifier import Context
 from verifolio.vnnlib import Rows
 
-from .choose import choose_solver
-from .highs import Highs, Lp
+from .choose import willing_solver
+from .highs import Lp
 from .options import MilpOptions
-from .solver import Result, Settings, Solver, Status, Watch
+from .solver import Result, Settings, Status, Watch
 from .tree import close, prove
 
 POLL = 0.005
@@ -60,7 +60,6 @@ class Search:
         self, problem: Problem, encoding: Encoding, context: Context, options: MilpOptions, tally: Tally
     ) -> None:
         self.problem, self.encoding, self.context, self.options = problem, encoding, context, options
-        self.solver: Solver | None = None
         self.tally = tally
         self._box = box(problem.domain)
         self._accepted: Array | None = None
@@ -128,7 +127,8 @@ class Search:
     def _solve(self, groups: Sequence[Rows], tolerance: float) -> Finding:
         slack = tolerance * self.tally.slack
         target = margin_model(self.encoding, self.problem.domain, groups, slack)
-        solver = self._willing(target)
+        solver, notes = willing_solver(self.options.solver, target.model)
+        self.tally.notes += notes
         seen = [-np.inf]
 
         def tick(bound: float) -> bool:
@@ -139,17 +139,6 @@ class Search:
         result = replace(result, bound=max(result.bound, seen[0]))
         self.tally.solver, self.tally.nodes = solver.name, self.tally.nodes + result.nodes
         return self._read(result, slack)
-
-    def _willing(self, target: MarginModel) -> Solver:
-        """The solver that was asked for, or HiGHS and a note why not."""
-        if self.solver is None:
-            self.solver, note = choose_solver(self.options.solver)
-            self.tally.notes += [note] if note else []
-        refusal = self.solver.refuses(target.model)
-        if refusal is not None:
-            self.tally.notes.append(f"{self.solver.name}: {refusal}")
-            self.solver = Highs()
-        return self.solver
 
     def _read(self, result: Result, slack: float) -> Finding:
         if self._accepted is not None:

@@ -65,7 +65,7 @@ class _Tree:
         self.settings = settings
         self.lp = Lp(model, settings, budget, CUTOFF * span)
         self.plain: Lp | None = None
-        self.weights = _binary_rows(model.matrix, target.binaries)
+        self.brancher = Brancher(target)
         self.stack = [(model.lower.copy(), model.upper.copy())]
         self.bound, self.nodes, self.doubts = np.inf, 0, 0
 
@@ -97,10 +97,12 @@ class _Tree:
         if self.budget.expired():
             self.stack.append((lower, upper))
             return None
-        column = self._branching(result, lower, upper)
-        if column is None:
+        binaries = self.target.binaries
+        free = np.flatnonzero(lower[binaries] < upper[binaries])
+        if len(free) == 0:
             self.doubts += 1
             return None
+        column = int(binaries[self.brancher.choose(result, free)])
         value = 0.5 if result.point is None else float(result.point[column])
         self.stack += _children(column, lower, upper, value)
         return None
@@ -118,24 +120,28 @@ class _Tree:
         result = self.plain.solve()
         return result, close(self.plain, result)
 
-    def _branching(self, result: LpResult, lower: Array, upper: Array) -> int | None:
-        """The free binary whose rows hold the bound back the most, or any where all are whole.
+
+class Brancher:
+    """Which binary to branch on."""
+
+    def __init__(self, target: MarginModel) -> None:
+        self.binaries = target.binaries
+        self.weights = _binary_rows(target.model.matrix, target.binaries)
+
+    def choose(self, result: LpResult, free: Index) -> int:
+        """The free binary (by its place) whose rows hold the bound back the most, or any where all are whole.
 
         z(1-z) times the duals of the two rows of a ReLU times their big-M constants: zero where the
-        relaxation has no gap, and zero where the gap does not matter to the margin.
+        relaxation has no gap, and zero where the gap does not matter to the objective.
         """
-        binaries = self.target.binaries
-        free = np.flatnonzero(lower[binaries] < upper[binaries])
-        if len(free) == 0:
-            return None
         if result.point is None or result.duals is None:
-            return int(binaries[free[0]])
-        z = np.clip(result.point[binaries[free]], 0.0, 1.0)
+            return int(free[0])
+        z = np.clip(result.point[self.binaries[free]], 0.0, 1.0)
         gap = z * (1 - z)
         score = gap * (self.weights[free] @ np.abs(result.duals))
         if score.max() <= 0 or gap.max() < WHOLE:
-            return int(binaries[free[int(gap.argmax())]])
-        return int(binaries[free[int(score.argmax())]])
+            return int(free[int(gap.argmax())])
+        return int(free[int(score.argmax())])
 
 
 def _binary_rows(matrix: sparse.csr_array, binaries: Index) -> sparse.csr_array:
