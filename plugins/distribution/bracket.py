@@ -22,6 +22,9 @@ LEAST = 0.2  # seconds; a shorter query is not worth asking
 SURE = 0.97  # a proof this part of the tolerance below the upper side closes the bracket
 BOLD = 0.25  # of the time that is left goes to the first query, which would close the bracket at once
 TOP = 0.65  # and to a later one that would
+LAST = 0.85  # and to one below a failure that should need half of it
+LATE = 0.8  # of its time: a query that took more was stopped by the clock
+AGAIN = 1.25  # a radius is asked again if so many times the seconds it had are left
 PARTS = 16  # radii below a failed one lie on a grid, so that a clock's noise does not show in them
 
 
@@ -37,7 +40,7 @@ class BracketOptions:
 
     quick: float = 12.0
     radii: int = 12
-    share: float = 0.5
+    share: float = 0.4
     neurons: int = 24
 
 
@@ -73,7 +76,9 @@ class _Bracketing:
         self.best: Step | None = None
         self.flags: set[Flag] = set()
         self.unstable: int | None = None
-        self.failures: dict[float, float] = {}  # radii without an answer, and the seconds they took
+        self.failures: dict[
+            float, float
+        ] = {}  # radii without an answer: seconds in vain, inf if more were no use
         self.effort = 0.0  # seconds of the last proof by a query
         self.hits = 0  # counterexamples that queries found since then
         self.moved = False  # by a query, so far that an attack should look around its point
@@ -141,7 +146,8 @@ class _Bracketing:
         elif step.verdict is Verdict.UNSAT:
             self.hits, self.effort = 0, step.seconds
         elif step.verdict is not Verdict.CANCELLED:
-            self.failures[step.radius] = step.seconds
+            late = step.seconds >= LATE * step.timeout
+            self.failures[step.radius] = step.seconds if late else math.inf
 
     def squeeze(self) -> None:
         """Attacks and bounds on many radii at once, in a worker."""
@@ -196,14 +202,17 @@ class _Bracketing:
             self._note(make_step(self.family, radius, answer, timeout, self.elapsed), answer.witness)
 
     def _patience(self, radius: float) -> float:
-        """Seconds for a query; the last try gets all."""
-        if not self.effort and not self.failures and math.isfinite(self.left):
-            return min(self.question.timeout, max(LEAST, self.left * BOLD))
-        share = self.options.share if not self.failures else (1 + self.options.share) / 2
-        if self.ceiling - radius <= self.question.tolerance:
-            share = max(share, TOP)
-        share = share if self.left > 2 * self.effort else 1.0
-        return min(self.question.timeout, max(LEAST, self.left * share))
+        """Seconds for a query."""
+        return min(self.question.timeout, max(LEAST, self.left * self._share_of(radius)))
+
+    def _share_of(self, radius: float) -> float:
+        if self.failures:
+            return LAST if self.effort else self.options.share
+        if not self.effort and math.isfinite(self.upper):
+            return BOLD
+        if self.left <= 2 * self.effort:
+            return 1.0
+        return TOP if self.ceiling - radius <= self.question.tolerance else self.options.share
 
     def polish(self) -> None:
         """What is left when no proof is in reach goes to the attack."""
@@ -226,14 +235,23 @@ class _Bracketing:
             return max(self.ceiling - SURE * tolerance * 2.0**self.hits, middle)
         return middle if self.ceiling - self.lower > 2 * tolerance else self.ceiling
 
-    def _below(self, failed: float) -> float:
-        """A radius whose proof should take a part of what is left, if times grow exponentially."""
-        quick, slow = max(self.effort, LEAST), max(2 * self.failures[failed], 4 * LEAST)
-        part = 0.5
-        if math.isfinite(self.left) and slow > quick:
-            part = math.log(max(self.left / 4, LEAST) / quick) / math.log(slow / quick)
-        part = round(PARTS * min(max(part, 0.2), 0.8)) / PARTS
-        return self.lower + (failed - self.lower) * part
+    def _below(self, failed: float) -> float | None:
+        """A radius whose proof should take half of what is left, if times grow exponentially with the radius.
+
+        A radius that had no answer is thought to need twice the time it had; where that is left, or a proof came
+        close, it is asked again. Half the way, as long as nothing is known about the time of proofs.
+        """
+        had, left = self.failures[failed], min(self.left, 2 * self.question.timeout)
+        if not self.effort or math.isinf(left) or math.isinf(had):
+            return (self.lower + failed) / 2
+        quick = max(self.effort, LEAST)
+        slow = max(2 * had, 2 * quick)
+        part = math.log(left / 2 / quick) / math.log(slow / quick)
+        close = part >= 1 or failed - self.lower <= self.question.tolerance
+        if close and left > AGAIN * had:
+            return failed
+        part = round(PARTS * min(part, 0.8)) / PARTS
+        return self.lower + (failed - self.lower) * part if part > 0 else None
 
     def _note(self, step: Step, witness: Witness | None) -> None:
         self._count(step)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import heapq
 import random
-from dataclasses import dataclass
 
 import pytest
 
@@ -12,52 +10,14 @@ from verifolio.answer import Verdict
 from verifolio.errors import SoundnessAlarm
 from verifolio.plugins.distribution.grid import Scheduler, splits
 from verifolio.plugins.distribution.parse import parse_epsilons
+from verifolio.plugins.distribution.simulate import draw_times, simulate
 
 SIZE = 200
 
 
-@dataclass(frozen=True)
-class Simulated:
-    lo: int
-    hi: int
-    queries: int
-    cancelled: int
-    wall: float
-    work: float
-
-
-def recorded(seed: int, critical: int) -> list[float]:
-    """Seconds per radius: queries near the critical one take longest, with a heavy tail."""
-    rng = random.Random(seed)
-    return [rng.lognormvariate(0, 0.6) * (1 + 60 / (1 + abs(i - critical))) for i in range(SIZE)]
-
-
-def simulate(k: int, critical: int, times: list[float], undecided: frozenset[int] = frozenset()) -> Simulated:
-    """Run the scheduler against a clock; radii below `critical` are UNSAT."""
-    scheduler = Scheduler(SIZE, k)
-    queue: list[tuple[float, int]] = []
-    started: dict[int, float] = {}
-    now, queries, cancelled, work = 0.0, 0, 0, 0.0
-    while True:
-        for index in scheduler.launch():
-            queries += 1
-            started[index] = now
-            heapq.heappush(queue, (now + times[index], index))
-        if scheduler.done:
-            return Simulated(scheduler.lo, scheduler.hi, queries, cancelled, now, work)
-        now, index = heapq.heappop(queue)
-        work += now - started[index]
-        verdict = Verdict.UNSAT if index < critical else Verdict.SAT
-        stopped = scheduler.answer(index, Verdict.TIMEOUT if index in undecided else verdict)
-        cancelled += len(stopped)
-        work += sum(now - started[i] for i in stopped)
-        queue = [entry for entry in queue if entry[1] not in stopped]
-        heapq.heapify(queue)
-
-
 def test_one_at_a_time_needs_at_most_eight_queries_of_two_hundred() -> None:
     for critical in range(SIZE + 1):
-        found = simulate(1, critical, recorded(critical, critical))
+        found = simulate(1, critical, draw_times(critical, critical, SIZE))
         assert (found.lo, found.hi) == (critical - 1, critical)
         assert found.queries <= 8
         assert found.cancelled == 0
@@ -66,16 +26,9 @@ def test_one_at_a_time_needs_at_most_eight_queries_of_two_hundred() -> None:
 def test_more_at_a_time_finds_the_same_sooner() -> None:
     mean_wall = {}
     for k in (1, 2, 4, 8, 16):
-        runs = [simulate(k, c, recorded(1000 + c, c)) for c in range(SIZE + 1)]
+        runs = [simulate(k, c, draw_times(1000 + c, c, SIZE)) for c in range(SIZE + 1)]
         assert [(r.lo, r.hi) for r in runs] == [(c - 1, c) for c in range(SIZE + 1)]
         mean_wall[k] = sum(r.wall for r in runs) / len(runs)
-        queries = [r.queries for r in runs]
-        share = sum(r.cancelled for r in runs) / sum(queries)
-        print(
-            f"k={k}: queries mean {sum(queries) / len(queries):.2f} max {max(queries)}, "
-            f"cancelled {share:.3f}, wall mean {mean_wall[k]:.1f} max {max(r.wall for r in runs):.1f}, "
-            f"work mean {sum(r.work for r in runs) / len(runs):.1f}"
-        )
     walls = list(mean_wall.values())
     assert walls == sorted(walls, reverse=True)
     assert walls[-1] < 0.5 * walls[0]
@@ -94,12 +47,12 @@ def test_random_finishing_order_needs_the_expected_number_of_queries() -> None:
 @pytest.mark.parametrize("k", [1, 2, 5])
 def test_unanswered_queries_narrow_nothing(k: int) -> None:
     undecided = frozenset(range(95, 103))
-    found = simulate(k, 100, recorded(5, 100), undecided)
+    found = simulate(k, 100, draw_times(5, 100, SIZE), undecided)
     assert (found.lo, found.hi) == (94, 103)
 
 
 def test_everything_undecided_asks_every_radius_once() -> None:
-    found = simulate(3, 100, recorded(6, 100), frozenset(range(SIZE)))
+    found = simulate(3, 100, draw_times(6, 100, SIZE), frozenset(range(SIZE)))
     assert (found.lo, found.hi) == (-1, SIZE)
     assert found.queries == SIZE
 
