@@ -6,13 +6,10 @@ import json
 import math
 import platform
 import sqlite3
-import threading
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
@@ -22,6 +19,7 @@ from verifolio.errors import InputError
 from verifolio.portfolio import Portfolio
 from verifolio.query import Query
 from verifolio.solve import Settings
+from verifolio.tables import Tables, marks
 from verifolio.versions import versions
 
 VERSION = 1
@@ -52,62 +50,32 @@ CREATE TABLE IF NOT EXISTS attempts (
 """
 
 
-class Store:
-    """Answers on disk, written by the driver only; several readers may look on (WAL)."""
+class Store(Tables):
+    """Answers on disk, written by the driver only."""
+
+    schema = SCHEMA
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self._lock = threading.Lock()
-        try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(self.path, timeout=30.0, check_same_thread=False)
-            self._open()
-        except (OSError, sqlite3.Error) as error:
-            remedy = "choose another file, or remove this one"
-            raise InputError(str(self.path), "a store that can be written", str(error), remedy) from None
+        super().__init__(path)
 
-    def _open(self) -> None:
-        connection = self._connection
-        connection.row_factory = sqlite3.Row
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute("PRAGMA synchronous = NORMAL")
-        connection.execute("PRAGMA foreign_keys = ON")
+    def _prepare(self, connection: sqlite3.Connection) -> None:
         found = int(connection.execute("PRAGMA user_version").fetchone()[0])
         if found not in (0, VERSION):
             expected = f"version {VERSION} of the store"
             raise InputError(str(self.path), expected, f"version {found}", "use a new file")
-        connection.executescript(SCHEMA)
+        super()._prepare(connection)
         connection.execute(f"PRAGMA user_version = {VERSION}")
-        connection.commit()
-
-    def close(self) -> None:
-        with self._lock:
-            self._connection.close()
-
-    def __enter__(self) -> Store:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
-    @contextmanager
-    def _writing(self) -> Iterator[sqlite3.Connection]:
-        with self._lock, self._connection:
-            yield self._connection
 
     def find(self, query: Query, portfolio: str, settings: Settings) -> Answer | None:
         """The newest stored answer that serves: decided, or undecided with at least this much time."""
         sql = "SELECT * FROM answers WHERE query = ? AND portfolio = ? AND seed = ? ORDER BY id DESC"
-        with self._lock:
-            rows = self._connection.execute(sql, (query.sha256, portfolio, settings.seed)).fetchall()
-            row = next((r for r in rows if serves(r["verdict"], r["timeout"], settings.timeout)), None)
-            return None if row is None else self._answer(row)
+        rows = self._read(sql, (query.sha256, portfolio, settings.seed))
+        row = next((r for r in rows if serves(r["verdict"], r["timeout"], settings.timeout)), None)
+        return None if row is None else self._answer(row)
 
     def _answer(self, row: sqlite3.Row) -> Answer:
         sql = "SELECT * FROM attempts WHERE answer = ? ORDER BY position"
-        attempts = tuple(_attempt(a) for a in self._connection.execute(sql, (row["id"],)))
+        attempts = tuple(_attempt(a) for a in self._read(sql, (row["id"],)))
         flags = frozenset(Flag(f) for f in json.loads(row["flags"]))
         witness = None
         if row["witness_x"] is not None:
@@ -156,9 +124,7 @@ class Store:
             "SELECT answers.*, queries.name AS query_name, queries.labels FROM answers "
             "JOIN queries ON queries.sha256 = answers.query ORDER BY answers.id"
         )
-        with self._lock:
-            rows = self._connection.execute(sql).fetchall()
-        return (dict(row) for row in rows)
+        return (dict(row) for row in self._read(sql))
 
 
 def serves(verdict: str, had: float, wanted: float) -> bool:
@@ -215,9 +181,9 @@ def _insert(
     connection: sqlite3.Connection, table: str, row: Mapping[str, object], ignore: bool = False
 ) -> int:
     """Table and column names are constants of this module; values are bound."""
-    names, marks = ", ".join(row), ", ".join("?" * len(row))
-    verb = "INSERT OR IGNORE" if ignore else "INSERT"
-    cursor = connection.execute(f"{verb} INTO {table} ({names}) VALUES ({marks})", tuple(row.values()))
+    verb, values = "INSERT OR IGNORE" if ignore else "INSERT", tuple(row.values())
+    sql = f"{verb} INTO {table} ({', '.join(row)}) VALUES ({marks(values)})"
+    cursor = connection.execute(sql, values)
     return int(cursor.lastrowid or 0)
 
 

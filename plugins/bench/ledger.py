@@ -5,13 +5,10 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-import threading
 import time
-from pathlib import Path
-from types import TracebackType
 
 from verifolio.answer import Verdict
-from verifolio.errors import InputError
+from verifolio.tables import Tables, marks
 
 from .instances import Instance
 from .results import Result
@@ -26,37 +23,15 @@ CREATE TABLE IF NOT EXISTS bench_results (
 """
 
 
-class Ledger:
-    """A table beside the oracle's own in one SQLite file; every line is on disk before the next begins."""
+class Ledger(Tables):
+    """A table beside the oracle's own in one file."""
 
-    def __init__(self, path: Path) -> None:
-        self._lock = threading.Lock()
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path, timeout=30.0, check_same_thread=False)
-            self._connection.row_factory = sqlite3.Row
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.executescript(SCHEMA)
-            self._connection.commit()
-        except (OSError, sqlite3.Error) as error:
-            raise InputError(
-                str(path), "a store that can be written", str(error), "choose another file"
-            ) from None
-
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._lock:
-            self._connection.close()
+    schema = SCHEMA
 
     def find(self, run: str, content: str, timeout: float) -> Result | None:
         """The result that serves: decided within the time asked for, or undecided with at least as much."""
         sql = "SELECT * FROM bench_results WHERE run = ? AND content = ? ORDER BY timeout DESC"
-        with self._lock:
-            rows = self._connection.execute(sql, (run, content)).fetchall()
+        rows = self._read(sql, (run, content))
         for row in rows:
             decided = Verdict(row["verdict"]).decided
             if (decided and row["seconds"] <= timeout) or row["timeout"] == timeout:
@@ -70,9 +45,7 @@ class Ledger:
             *(result.verifier, result.reason, json.dumps(list(result.flags)), result.counterexample),
             time.time(),
         )
-        marks = ", ".join("?" * len(values))
-        with self._lock, self._connection:
-            self._connection.execute(f"INSERT OR REPLACE INTO bench_results VALUES ({marks})", values)
+        self._write(f"INSERT OR REPLACE INTO bench_results VALUES ({marks(values)})", values)
 
 
 def _decided(row: sqlite3.Row) -> bool:

@@ -10,8 +10,8 @@ import numpy as np
 
 from verifolio.answer import Outcome
 from verifolio.problem import Problem, finite, free_inputs
+from verifolio.reductions.reduction import join_rows
 from verifolio.verifier import Context, Verifier
-from verifolio.vnnlib import Rows
 
 FEW_INPUTS = 12
 SOME_INPUTS = 64
@@ -101,19 +101,8 @@ def absorb_input_rows(problem: Problem) -> Problem:
     rows = problem.domain.rows
     if rows is None or not rows.count:
         return problem
-    joined = tuple(_both(d, rows) for d in problem.disjuncts)
+    joined = tuple(join_rows(d, rows) for d in problem.disjuncts)
     return replace(problem, domain=replace(problem.domain, rows=None), disjuncts=joined)
-
-
-def _both(a: Rows, b: Rows) -> Rows:
-    return Rows(
-        np.concatenate([a.row, b.row + a.count]),
-        np.concatenate([a.column, b.column]),
-        np.concatenate([a.coefficient, b.coefficient]),
-        np.concatenate([a.rhs, b.rhs]),
-        np.concatenate([a.strict, b.strict]),
-        (*a.exact_rhs, *b.exact_rhs),
-    )
 
 
 def _anywhere(problem: Problem, context: Context) -> Outcome:

@@ -5,18 +5,15 @@ from __future__ import annotations
 import json
 import math
 import sqlite3
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from verifolio.answer import Flag, Verdict
-from verifolio.errors import InputError
+from verifolio.tables import Tables, marks
 
 from .search import Critical, Status, Step
 from .table import Row
@@ -56,39 +53,16 @@ class Spent:
     busy: float
 
 
-class Ledger:
-    """Tables beside the oracle's own in one SQLite file (or in memory); safe to use from several threads."""
+class Ledger(Tables):
+    """Tables beside the oracle's own in one file (or in memory); safe to use from several threads."""
 
-    def __init__(self, path: str | Path = ":memory:") -> None:
-        self._lock = threading.Lock()
-        try:
-            if str(path) != ":memory:":
-                Path(path).parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path, timeout=30.0, check_same_thread=False)
-            self._connection.row_factory = sqlite3.Row
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.executescript(SCHEMA)
-            self._upgrade()
-            self._connection.commit()
-        except (OSError, sqlite3.Error) as error:
-            raise InputError(
-                str(path), "a store that can be written", str(error), "choose another file"
-            ) from None
+    schema = SCHEMA
 
-    def __enter__(self) -> Ledger:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        with self._lock:
-            self._connection.close()
-
-    def _upgrade(self) -> None:
-        """Files of an earlier version lack a column."""
-        columns = {r["name"] for r in self._connection.execute("PRAGMA table_info(distribution_steps)")}
-        if "unstable" not in columns:
-            self._connection.execute("ALTER TABLE distribution_steps ADD COLUMN unstable INTEGER")
+    def _prepare(self, connection: sqlite3.Connection) -> None:
+        super()._prepare(connection)
+        columns = {r["name"] for r in connection.execute("PRAGMA table_info(distribution_steps)")}
+        if "unstable" not in columns:  # a file of an earlier version
+            connection.execute("ALTER TABLE distribution_steps ADD COLUMN unstable INTEGER")
 
     def begin(self, run: str, settings: Mapping[str, object]) -> None:
         """Note a run; the same one again changes nothing."""
@@ -107,8 +81,7 @@ class Ledger:
             *(json.dumps(sorted(f.value for f in step.flags)), step.elapsed, step.reason, time.time()),
             step.unstable,
         )
-        marks = ", ".join("?" * len(values))
-        self._write(f"INSERT INTO distribution_steps VALUES (NULL, {marks})", values)
+        self._write(f"INSERT INTO distribution_steps VALUES (NULL, {marks(values)})", values)
 
     def steps(self, question: str, run: str | None = None, others: bool = False) -> list[Step]:
         """The steps of a question, of one run, of all, or of all `others`, in order."""
@@ -126,8 +99,7 @@ class Ledger:
             *(row.seconds, row.queries, row.cancelled, json.dumps(list(row.flags)), row.reason, witness),
             None if row.rounded is None else int(row.rounded),
         )
-        marks = ", ".join("?" * len(values))
-        self._write(f"INSERT OR REPLACE INTO distribution_items VALUES ({marks})", values)
+        self._write(f"INSERT OR REPLACE INTO distribution_items VALUES ({marks(values)})", values)
 
     def rows(self, run: str) -> list[Row]:
         """The finished inputs of a run, in the order of the run; failed ones included."""
@@ -145,14 +117,6 @@ class Ledger:
             "WHERE i.run = ? AND i.status IN ('closed', 'open') GROUP BY i.position ORDER BY i.position"
         )
         return [Spent(**dict(r)) for r in self._read(sql, (run,))]
-
-    def _write(self, sql: str, values: tuple[object, ...]) -> None:
-        with self._lock, self._connection:
-            self._connection.execute(sql, values)
-
-    def _read(self, sql: str, values: tuple[object, ...]) -> list[sqlite3.Row]:
-        with self._lock:
-            return self._connection.execute(sql, values).fetchall()
 
 
 def _finite(value: float) -> float:

@@ -12,6 +12,7 @@ import sqlite3
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import IO
@@ -135,7 +136,7 @@ class Mortal(Ledger):
         super().__init__(path)
         self.writes = writes
 
-    def _write(self, sql: str, values: tuple[object, ...]) -> None:
+    def _write(self, sql: str, values: Sequence[object]) -> None:
         if self.writes == 0:
             raise Killed
         self.writes -= 1
