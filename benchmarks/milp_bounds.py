@@ -16,12 +16,10 @@ import multiprocessing
 import time
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 from verifolio.answer import Outcome, Verdict, Witness
-from verifolio.budget import Budget
 from verifolio.plugins.bench.instances import Instance, read_instances, select
 from verifolio.plugins.bench.runner import load
 from verifolio.plugins.milp import boxes, decide, probe
@@ -29,6 +27,7 @@ from verifolio.plugins.milp.options import MilpOptions
 from verifolio.plugins.milp.verifier import Milp
 from verifolio.referee import replay
 from verifolio.registry import installed
+from verifolio.testing.clock import CpuBudget
 from verifolio.verifier import Context
 
 CATEGORIES = ("mnist_fc", "eran", "rl_benchmarks", "reach_prob_density", "acasxu")
@@ -50,20 +49,6 @@ COLUMNS = (
 )
 BOUNDERS = installed().all_bounders()
 Row = dict[str, str]
-
-
-@dataclass(frozen=True)
-class CpuBudget(Budget):
-    """A budget whose clock is this process's processor time."""
-
-    started: float = field(default_factory=time.process_time)
-
-    @property
-    def elapsed(self) -> float:
-        return time.process_time() - self.started
-
-    def share(self, seconds: float) -> Budget:
-        return CpuBudget(min(seconds, self.remaining), self.memory, self.cores, stop=self.stop)
 
 
 def chosen(data: Path, only: str) -> list[Instance]:

@@ -12,24 +12,24 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.answer import Verdict
-from verifolio.budget import Budget
 from verifolio.encode.condition import margin_model
 from verifolio.encode.exact_forms import ExactNetwork, exact_network
 from verifolio.encode.rows import encode
-from verifolio.graph.enclosure import enclose
 from verifolio.plugins.milp.highs import Highs
 from verifolio.plugins.milp.solver import Settings, Watch
 from verifolio.plugins.smt.pieces import open_phases
-from verifolio.problem import Domain, Problem, dense_rows
+from verifolio.problem import Domain, Problem
 from verifolio.registry import installed
+from verifolio.testing.check import checker
+from verifolio.testing.clock import CpuBudget
 from verifolio.testing.generate import Shape, random_graph
 from verifolio.verifier import Context
 from verifolio.vnnlib import make_rows
@@ -38,20 +38,6 @@ Array = NDArray[np.float64]
 DISTANCES = (1e-6, 1e-3, 0.1)
 MOST_INPUTS = 5
 OTHERS = ("milp", "crown")
-
-
-@dataclass(frozen=True)
-class CpuBudget(Budget):
-    """A budget whose clock is this process's processor time."""
-
-    started: float = field(default_factory=time.process_time)
-
-    @property
-    def elapsed(self) -> float:
-        return time.process_time() - self.started
-
-    def share(self, seconds: float) -> Budget:
-        return CpuBudget(min(seconds, self.remaining), self.memory, self.cores, stop=self.stop)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,27 +106,12 @@ def cases(rng: np.random.Generator, count: int) -> Iterator[Case]:
         yield Case(with_limit(problem, tie, strict=True), Verdict.UNSAT, "strict tie")
 
 
-def checker(problem: Problem) -> Callable[[Array], bool]:
-    """A referee in doubles, which hold these networks' values at such points exactly."""
-    rows = problem.disjuncts[0]
-    a, b, rhs = dense_rows(rows, problem.graph.input_size, 1)
-
-    def check(x: Array) -> bool:
-        x = np.asarray(np.float32(x), np.float64)
-        if bool((x < problem.domain.lower).any() or (x > problem.domain.upper).any()):
-            return False
-        left = a @ x + b @ enclose(problem.graph, x)[0]
-        return bool((np.where(rows.strict, left < rhs, left <= rhs)).all())
-
-    return check
-
-
 def ask(name: str, problem: Problem, cap: float) -> tuple[Verdict, float]:
     """One verifier's verdict and its processor time."""
     verifier = installed().verifiers.get(name)()
     bounders = installed().all_bounders()
     started = time.process_time()
-    context = Context(budget=CpuBudget(cap), bounders=bounders, check=checker(problem))
+    context = Context(budget=CpuBudget(cap), bounders=bounders, check=checker(problem, single=True))
     outcome = verifier.run(problem, context)
     return outcome.verdict, time.process_time() - started
 

@@ -15,11 +15,11 @@ from verifolio.answer import Outcome, Verdict
 from verifolio.budget import Budget
 from verifolio.evidence import Evidence
 from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Product, Relu
-from verifolio.graph.enclosure import enclose
 from verifolio.plugins.crown import boxes
 from verifolio.plugins.crown.verifier import Crown, CrownOptions
-from verifolio.problem import Ball, Domain, Problem, dense_rows
+from verifolio.problem import Ball, Domain, Problem
 from verifolio.registry import installed
+from verifolio.testing.check import checker
 from verifolio.testing.generate import DISTANCES, KINDS, Generated, Shape, generate, write_problem
 from verifolio.testing.networks import plus_minus
 from verifolio.testing.trial import attempt, evaluate, sample
@@ -28,29 +28,6 @@ from verifolio.vnnlib import make_rows
 
 MODES = ("auto", "input", "neuron", "none")
 Check = Callable[[np.ndarray], bool]
-
-
-def checker(problem: Problem) -> Check:
-    """A referee in doubles: inside the domain, and every row of some disjunct holds."""
-
-    def check(x: np.ndarray) -> bool:
-        domain = problem.domain
-        if bool((x < domain.lower).any() or (x > domain.upper).any()):
-            return False
-        if domain.ball is not None and domain.ball.distance(x) > domain.ball.radius:
-            return False
-        y = enclose(problem.graph, x)[0]
-        if domain.rows is not None and not _all(domain.rows, x, y):
-            return False
-        return any(_all(rows, x, y) for rows in problem.disjuncts)
-
-    return check
-
-
-def _all(rows, x: np.ndarray, y: np.ndarray) -> bool:  # type: ignore[no-untyped-def]
-    a, b, rhs = dense_rows(rows, len(x), len(y))
-    gap = a @ x + b @ y - rhs
-    return bool(np.where(rows.strict, gap < 0, gap <= 0).all())
 
 
 def run(problem: Problem, mode: str = "auto", seconds: float = 5.0, check: Check | None = None) -> Outcome:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -11,37 +10,17 @@ import pytest
 from verifolio.answer import Verdict
 from verifolio.budget import Budget
 from verifolio.encode.heads import clamp_head
-from verifolio.graph.enclosure import enclose
 from verifolio.plugins.milp.options import MilpOptions
 from verifolio.plugins.milp.verifier import Milp
-from verifolio.problem import Ball, Domain, Problem, dense_rows
+from verifolio.problem import Ball, Domain, Problem
 from verifolio.registry import installed
+from verifolio.testing.check import checker
 from verifolio.testing.generate import Shape, generate, random_condition, random_graph, shifted
 from verifolio.testing.regions import true_margin
 from verifolio.verifier import Context
 from verifolio.vnnlib import make_rows
 
 DISTANCES = (1e-5, 1e-2, -1e-5, -1e-2)
-
-
-def checker(problem: Problem) -> Callable[[np.ndarray], bool]:
-    """A referee in doubles."""
-
-    def check(x: np.ndarray) -> bool:
-        domain = problem.domain
-        if bool((x < domain.lower).any() or (x > domain.upper).any()):
-            return False
-        if domain.rows is not None:
-            a, _, rhs = dense_rows(domain.rows, len(x), 0)
-            if bool((a @ x > rhs).any()):
-                return False
-        if domain.ball is not None and domain.ball.distance(x) > domain.ball.radius:
-            return False
-        y = enclose(problem.graph, x)[0]
-        parts = [dense_rows(rows, len(x), len(y)) for rows in problem.disjuncts]
-        return any(bool((a @ x + b @ y <= rhs).all()) for a, b, rhs in parts)
-
-    return check
 
 
 def verdict(problem: Problem, **options: object) -> Verdict:

@@ -4,68 +4,32 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
-from scipy.optimize import linprog
 
 from verifolio.answer import Verdict
 from verifolio.bounder import Bounders
 from verifolio.budget import Budget
 from verifolio.errors import InputError
 from verifolio.evidence import Evidence
-from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Relu
+from verifolio.graph import Elementwise, Graph, GraphBuilder
 from verifolio.graph.enclosure import enclose
 from verifolio.plugins.milp.decide import encode_tightly
 from verifolio.plugins.milp.options import MilpOptions
 from verifolio.plugins.milp.verifier import Milp
-from verifolio.problem import Ball, Domain, Problem, dense_rows
+from verifolio.problem import Ball, Domain, Problem
 from verifolio.registry import installed
+from verifolio.testing.check import checker
 from verifolio.testing.generate import KINDS, Shape, generate, random_domain, random_graph
-from verifolio.testing.regions import linear_regions
+from verifolio.testing.networks import dense_graph
 from verifolio.verifier import Context
 from verifolio.vnnlib import make_rows
-
-SEED = 3  # its counterexamples keep away from the centre of the box
-
-
-def checker(problem: Problem) -> Callable[[np.ndarray], bool]:
-    """A referee in doubles: inside the domain, and some disjunct holds."""
-
-    def check(x: np.ndarray) -> bool:
-        domain = problem.domain
-        if bool((x < domain.lower).any() or (x > domain.upper).any()):
-            return False
-        if domain.rows is not None:
-            a, _, rhs = dense_rows(domain.rows, len(x), 0)
-            if bool((a @ x > rhs).any()):
-                return False
-        if domain.ball is not None and domain.ball.distance(x) > domain.ball.radius:
-            return False
-        y = enclose(problem.graph, x)[0]
-        for rows in problem.disjuncts:
-            a, b, rhs = dense_rows(rows, len(x), len(y))
-            if bool((a @ x + b @ y <= rhs).all()):
-                return True
-        return False
-
-    return check
 
 
 def context(problem: Problem, seconds: float = 30.0, **more: object) -> Context:
     return Context(budget=Budget(seconds), check=checker(problem), **more)  # type: ignore[arg-type]
-
-
-def dense(*layers: tuple[list[list[float]], list[float]]) -> Graph:
-    builder = GraphBuilder(len(layers[0][0][0]))
-    node = 0
-    for k, (weight, bias) in enumerate(layers):
-        if k:
-            node = builder.add(Relu(builder.nodes[node].op.size), node)
-        node = builder.add(Dense(len(bias), np.array(bias), np.array(weight)), node)
-    return builder.finish(node)
 
 
 @pytest.mark.parametrize("seed", range(16))
@@ -166,56 +130,6 @@ def test_an_unknown_bounder_is_named() -> None:
         Milp(MilpOptions(bounder="nobody")).run(made.problem, context(made.problem, bounders=Bounders({})))
 
 
-@pytest.mark.parametrize("norm", [1.0, np.inf])
-@pytest.mark.parametrize("solver", ["highs", "auto"])
-def test_minimise_finds_the_closest_counterexample(norm: float, solver: str) -> None:
-    made = generate(np.random.default_rng(SEED), Shape(width=4), 0.2, disjuncts=2)
-    domain = made.problem.domain
-    ball = Ball((domain.lower + domain.upper) / 2, 4.0, norm)
-    outcome = Milp(MilpOptions(solver=solver)).minimise(made.problem, ball, context(made.problem))  # type: ignore[arg-type]
-    truth = closest_distance(made.problem, ball)
-    assert truth > 0.01
-    assert outcome.point is not None and outcome.distance is not None
-    assert outcome.distance <= truth + 1e-9
-    assert outcome.distance == pytest.approx(truth, abs=1e-4)
-    assert ball.distance(outcome.point) == pytest.approx(truth, abs=1e-4)
-
-
-def closest_distance(problem: Problem, ball: Ball) -> float:
-    """By linear programs, one per linear region and disjunct."""
-    size, best = problem.domain.size, np.inf
-    eye, zero = np.eye(size), np.zeros((size, size))
-    total = np.ones(size) if ball.norm == 1 else np.zeros(size)
-    cost = np.concatenate([np.zeros(size), total, [0.0 if ball.norm == 1 else 1.0]])
-    box = [*zip(problem.domain.lower, problem.domain.upper, strict=True), *[(0, None)] * (size + 1)]
-    for region in linear_regions(problem):
-        for rows in problem.disjuncts:
-            a, b, rhs = dense_rows(rows, size, problem.graph.output_size)
-            m = a + b @ region.output.matrix
-            sides = [[m, np.zeros((len(rhs), size + 1))]]
-            limits = [rhs - b @ region.output.constant]
-            sides.append([region.sides, np.zeros((len(region.limits), size + 1))])
-            limits.append(region.limits)
-            for sign in (1.0, -1.0):
-                sides.append([sign * eye, np.hstack([-eye, np.zeros((size, 1))])])
-                limits.append(sign * ball.centre)
-            sides.append([zero, np.hstack([eye, -np.ones((size, 1))])])
-            limits.append(np.zeros(size) if ball.norm != 1 else np.full(size, 1e6))
-            answer = linprog(cost, np.block(sides), np.concatenate(limits), bounds=box)
-            best = min(best, float(answer.fun)) if answer.fun is not None and answer.status == 0 else best
-    return best
-
-
-def test_minimise_proves_that_a_small_ball_holds_none() -> None:
-    made = generate(np.random.default_rng(SEED), Shape(width=4), 0.2, disjuncts=2)
-    domain = made.problem.domain
-    centre = (domain.lower + domain.upper) / 2
-    ball = Ball(centre, 0.9 * closest_distance(made.problem, Ball(centre, 9.0, np.inf)), np.inf)
-    outcome = Milp().minimise(made.problem, ball, context(made.problem))
-    assert outcome.verdict is Verdict.UNSAT
-    assert outcome.distance == ball.radius
-
-
 # bad cases
 
 
@@ -225,7 +139,7 @@ def test_refusals_name_the_reason() -> None:
     rows = (make_rows([({1: 1.0}, 0.0)]),)
     unit = Domain(np.zeros(1), np.ones(1))
     assert "tanh" in str(Milp().refuses(Problem(smooth, unit, rows)))
-    plain = dense(([[1.0]], [0.0]))
+    plain = dense_graph([([[1.0]], [0.0])])
     open_domain = Domain(np.zeros(1), np.full(1, np.inf))
     assert "unbounded" in str(Milp().refuses(Problem(plain, open_domain, rows)))
     l2 = replace(unit, ball=Ball(np.zeros(1), 1.0, 2.0))
@@ -256,7 +170,7 @@ def test_conditions_that_are_always_or_never_true() -> None:
 
 def test_a_tie_is_never_a_proof() -> None:
     # relu(x) >= 0 with equality on half the domain: y <= 0 is satisfiable, y <= -1e-12 is not
-    graph = dense(([[1.0]], [0.0]), ([[1.0]], [0.0]))
+    graph = dense_graph([([[1.0]], [0.0]), ([[1.0]], [0.0])])
     domain = Domain(-np.ones(1), np.ones(1))
     tie = Problem(graph, domain, (make_rows([({1: 1.0}, 0.0)]),))
     assert Milp().run(tie, replace(context(tie), check=lambda _: False)).verdict is Verdict.UNKNOWN
@@ -268,7 +182,7 @@ def test_a_tie_is_never_a_proof() -> None:
 @pytest.mark.parametrize("scale", [1e-6, 1e6, 1e9])
 def test_ill_scaled_weights_never_make_a_wrong_answer(scale: float) -> None:
     # y = relu(s x) - relu(s x - s/2): the maximum s/2 is attained on [1/2, 1]
-    graph = dense(([[scale], [scale]], [0.0, -scale / 2]), ([[1.0, -1.0]], [0.0]))
+    graph = dense_graph([([[scale], [scale]], [0.0, -scale / 2]), ([[1.0, -1.0]], [0.0])])
     domain = Domain(np.zeros(1), np.ones(1))
     for factor, right in ((0.45, Verdict.SAT), (0.55, Verdict.UNSAT)):
         problem = Problem(graph, domain, (make_rows([({1: -1.0}, -factor * scale)]),))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -17,22 +16,10 @@ from verifolio.graph.enclosure import enclose
 from verifolio.plugins.pointwise_lp.pattern import pattern_at
 from verifolio.plugins.pointwise_lp.verifier import Lbfgs, LbfgsOptions, PointwiseLp, PointwiseLpOptions
 from verifolio.problem import Ball, Domain, Problem, dense_rows
+from verifolio.testing.check import checker
 from verifolio.testing.generate import KINDS, Kind, Shape, generate, random_domain, random_graph
 from verifolio.verifier import Context
 from verifolio.vnnlib import make_rows
-
-
-def checker(problem: Problem) -> Callable[[np.ndarray], bool]:
-    def check(x: np.ndarray) -> bool:
-        y = enclose(problem.graph, x)[0]
-        inside = bool((x >= problem.domain.lower).all() and (x <= problem.domain.upper).all())
-        for rows in problem.disjuncts:
-            a, b, rhs = dense_rows(rows, len(x), len(y))
-            if inside and bool((a @ x + b @ y <= rhs).all()):
-                return True
-        return False
-
-    return check
 
 
 def context(problem: Problem, seconds: float = 20.0) -> Context:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import ClassVar
@@ -17,27 +17,13 @@ from verifolio.bounder import Bounder, Bounders
 from verifolio.budget import Budget
 from verifolio.evidence import Bounds
 from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Relu
-from verifolio.graph.enclosure import enclose
 from verifolio.plugins.smt.verifier import Smt, SmtOptions
-from verifolio.problem import Ball, Domain, Problem, dense_rows
+from verifolio.problem import Ball, Domain, Problem
 from verifolio.registry import installed
+from verifolio.testing.check import checker
 from verifolio.testing.generate import KINDS, Shape, generate, random_graph
 from verifolio.verifier import Context
 from verifolio.vnnlib import Rows, make_rows
-
-
-def checker(problem: Problem) -> Callable[[np.ndarray], bool]:
-    def check(x: np.ndarray) -> bool:
-        y = enclose(problem.graph, x)[0]
-        inside = bool((x >= problem.domain.lower).all() and (x <= problem.domain.upper).all())
-        for rows in problem.disjuncts:
-            a, b, rhs = dense_rows(rows, len(x), len(y))
-            left = a @ x + b @ y
-            if inside and bool(np.where(rows.strict, left < rhs, left <= rhs).all()):
-                return True
-        return False
-
-    return check
 
 
 def context(problem: Problem, seconds: float = 20.0) -> Context:
