@@ -124,7 +124,7 @@ class Oracle:
             raise
 
     def ask_many(
-        self, queries: Iterable[Query], timeout: float | None = None
+        self, queries: Iterable[Query], timeout: float | None = None, attacked: bool = False
     ) -> Iterator[tuple[int, Answer]]:
         """Decide many; gives (position, answer) as they finish. Leaving the loop early cancels the rest."""
         total = len(queries) if isinstance(queries, Sequence) else 0
@@ -135,7 +135,7 @@ class Oracle:
                     index, query = next(waiting, (-1, None))
                     if query is None:
                         break
-                    running.add(self.submit(query, timeout, index))
+                    running.add(self.submit(query, timeout, index, attacked))
                 if not running:
                     return
                 for asking in self.wait(list(running)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from verifolio.answer import Verdict, Witness
 from verifolio.attack import AttackSettings, attack_many
 from verifolio.budget import Budget
+from verifolio.estimator import Progress, silent
 from verifolio.network import Network
 from verifolio.oracle import Oracle
 from verifolio.problem import Problem
@@ -44,67 +46,105 @@ class RobustAccuracy:
         return Interval(Fraction(self.robust, total), Fraction(total - self.broken, total))
 
 
-def robust_accuracy(
+def robust_accuracies(
     networks: Sequence[Network],
-    references: Sequence[Reference],
+    references: Sequence[Sequence[Reference]],
     oracle: Oracle,
     ledger: Ledger,
     stop: Callable[[], bool],
-) -> RobustAccuracy:
-    """Attacks on all points together, bounds, then the oracle; a point that is wrong anyway is broken."""
-    work = _Work(networks, references, oracle, ledger)
+    progress: Progress = silent,
+) -> tuple[RobustAccuracy, ...]:
+    """For every radius, ascending, given its references: the same points each time, wrong ones are broken.
+
+    Attacks on all points together, bounds, then the oracle. An input that turns the ensemble serves all larger
+    radii, a proof all smaller ones.
+    """
+    work = _Work(networks, references, oracle, ledger, stop)
     work.recall()
-    work.attack(stop)
-    work.bound(stop)
-    work.verify(stop)
-    counts = [sum(v is wanted for v in work.verdicts) for wanted in (Verdict.UNSAT, Verdict.SAT)]
-    return RobustAccuracy(counts[0], counts[1], len(references) - sum(counts))
+    work.clean()
+    work.attack()
+    work.bound()
+    work.verify(progress)
+    return tuple(work.count(e) for e in range(len(references)))
 
 
 class _Work:
-    """The queries of one ensemble, and their verdicts so far (None: open)."""
+    """The queries of one ensemble and their verdicts so far (None: open); k = radius * points + point."""
 
     def __init__(
-        self, networks: Sequence[Network], references: Sequence[Reference], oracle: Oracle, ledger: Ledger
+        self,
+        networks: Sequence[Network],
+        references: Sequence[Sequence[Reference]],
+        oracle: Oracle,
+        ledger: Ledger,
+        stop: Callable[[], bool],
     ) -> None:
-        self.oracle, self.ledger = oracle, ledger
+        self.oracle, self.ledger, self.stop = oracle, ledger, stop
         self.key = "average+" + set_key(n.sha256 for n in networks)
-        self.spots = [Spot(r).sha256 for r in references]
-        self.queries: list[Query] = [average_query(networks, r) for r in references]
-        self.centres = [r.x for r in references]
-        self.verdicts: list[Verdict | None] = [None] * len(references)
+        self.points, self.radii = len(references[0]), len(references)
+        every = [r for row in references for r in row]
+        self.spots = [Spot(r).sha256 for r in every]
+        self.queries: list[Query] = [average_query(networks, r) for r in every]
+        self.centres = [r.x for r in every]
+        self.verdicts: list[Verdict | None] = [None] * len(every)
+        self.asked_in_vain = set[int]()
 
-    def open(self) -> list[int]:
-        return [k for k, v in enumerate(self.verdicts) if v is None]
+    def count(self, radius: int) -> RobustAccuracy:
+        part = self.verdicts[radius * self.points : (radius + 1) * self.points]
+        robust, broken = (part.count(v) for v in (Verdict.UNSAT, Verdict.SAT))
+        return RobustAccuracy(robust, broken, len(part) - robust - broken)
+
+    def open(self, radius: int | None = None) -> list[int]:
+        """Questions that neither have an answer nor were asked in vain."""
+        every = range(len(self.verdicts))
+        if radius is not None:
+            every = range(radius * self.points, (radius + 1) * self.points)
+        return [k for k in every if self.verdicts[k] is None and k not in self.asked_in_vain]
 
     def problem(self, k: int) -> Problem:
         return self.queries[k].problems[0]
 
     def settle(self, k: int, verdict: Verdict, source: str, witness: Witness | None = None) -> None:
+        """Keep an answer, here for all radii that it serves, in the ledger for its own."""
         x = None if witness is None else witness.x
-        self.verdicts[k] = verdict if verdict.decided else None
         timeout = 0.0 if verdict.decided else self.oracle.settings.timeout
         self.ledger.add([Fact(self.key, self.spots[k], verdict, source, x, timeout)])
+        if verdict.decided:
+            self.spread(k, verdict)
+        else:
+            self.asked_in_vain.add(k)
+
+    def spread(self, k: int, verdict: Verdict) -> None:
+        larger = range(k, len(self.verdicts), self.points)
+        smaller = range(k, -1, -self.points)
+        for i in larger if verdict is Verdict.SAT else smaller:
+            self.verdicts[i] = self.verdicts[i] or verdict
 
     def recall(self) -> None:
-        self.asked_in_vain = set[int]()
-        for k in self.open():
-            fact = self.ledger.get(self.key, self.spots[k], self.oracle.settings.timeout)
+        for k, spot in enumerate(self.spots):
+            fact = self.ledger.get(self.key, spot, self.oracle.settings.timeout)
             if fact is not None and fact.verdict.decided:
-                self.verdicts[k] = fact.verdict
+                self.spread(k, fact.verdict)
             elif fact is not None:
                 self.asked_in_vain.add(k)
 
-    def attack(self, stop: Callable[[], bool]) -> None:
-        """The points themselves, then descents in shared batches."""
-        for k in self.open():
+    def clean(self) -> None:
+        """The points themselves."""
+        for k in self.open(0):
             self._try(k, self.centres[k], "clean")
-        todo = self.open()
-        if not todo or stop():
-            return
-        budget = Budget(ATTACK_SECONDS * len(todo), stop=stop)
-        problems = [self.problem(k) for k in todo]
-        attack_many(problems, lambda i, x: self._try(todo[i], x, "search"), budget, SETTINGS)
+
+    def attack(self) -> None:
+        """Descents in shared batches, from the smallest radius on."""
+        for e in range(self.radii):
+            todo = self.open(e)
+            if not todo or self.stop():
+                continue
+            budget = Budget(ATTACK_SECONDS * len(todo), stop=self.stop)
+            problems = [self.problem(k) for k in todo]
+            attack_many(problems, partial(self._offer, todo), budget, SETTINGS)
+
+    def _offer(self, todo: Sequence[int], i: int, x: Array) -> bool:
+        return self._try(todo[i], x, "search")
 
     def _try(self, k: int, x: Array, source: str) -> bool:
         found = replay(self.queries[k], x)
@@ -113,23 +153,37 @@ class _Work:
             return True
         return False
 
-    def bound(self, stop: Callable[[], bool]) -> None:
-        todo = self.open()
-        if not todo or stop():
-            return
-        bounder = installed().all_bounders().best(self.problem(todo[0]), at_most=10)
-        if bounder is None:
-            return
-        for k, bounds in zip(todo, bounder.bound([self.problem(k) for k in todo]), strict=True):
-            if bounds.margins and all(len(m) > 0 and m.max() > 0 for m in bounds.margins):
-                self.settle(k, Verdict.UNSAT, "bounds")
-
-    def verify(self, stop: Callable[[], bool]) -> None:
-        todo = [k for k in self.open() if k not in self.asked_in_vain]
-        if not todo or stop():
-            return
-        for index, answer in self.oracle.ask_many([self.queries[k] for k in todo]):
-            if answer.verdict is not Verdict.CANCELLED:
-                self.settle(todo[index], answer.verdict, answer.verifier, answer.witness)
-            if stop():
+    def bound(self) -> None:
+        """Bounds in batches, from the largest radius on."""
+        for e in range(self.radii - 1, -1, -1):
+            todo = self.open(e)
+            if not todo or self.stop():
+                continue
+            bounder = installed().all_bounders().best(self.problem(todo[0]), at_most=10)
+            if bounder is None:
                 return
+            for k, bounds in zip(todo, bounder.bound([self.problem(k) for k in todo]), strict=True):
+                if bounds.margins and all(len(m) > 0 and m.max() > 0 for m in bounds.margins):
+                    self.settle(k, Verdict.UNSAT, "bounds")
+
+    def verify(self, progress: Progress) -> None:
+        """The oracle decides the rest: again and again the middle one of a point's open radii."""
+        total = len(self.open())
+        while not self.stop():
+            left: dict[int, list[int]] = {}
+            for k in self.open():
+                left.setdefault(k % self.points, []).append(k)
+            todo = [radii[len(radii) // 2] for radii in left.values()]
+            progress(total - len(self.open()), total, "robust accuracy")
+            if not todo or not self._ask(todo):
+                return
+
+    def _ask(self, todo: Sequence[int]) -> bool:
+        """Says whether every question has an answer, be it that there is none."""
+        for index, answer in self.oracle.ask_many([self.queries[k] for k in todo], attacked=True):
+            if answer.verdict is Verdict.CANCELLED:
+                return False
+            self.settle(todo[index], answer.verdict, answer.verifier, answer.witness)
+            if self.stop():
+                return False
+        return True

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal
 
 import numpy as np
@@ -59,6 +60,12 @@ class _Batch:
     labels: Tensor
     masks: Tensor
     norm: float
+
+    @cached_property
+    def rows(self) -> list[tuple[int, Tensor]]:
+        """The networks that some task wants, each with the tasks that do."""
+        wanted = [torch.nonzero(column).ravel() for column in self.masks.unbind(1)]
+        return [(c, rows) for c, rows in enumerate(wanted) if len(rows)]
 
     def take(self, index: Tensor) -> _Batch:
         centre, radius, labels, masks = (
@@ -124,24 +131,14 @@ class Falsifier:
             x[k] = torch.from_numpy(np.asarray(task.starts[run - 1])) if given else drawn[k]
         return x
 
+    @torch.no_grad()
     def margins(self, batch: _Batch, x: Tensor) -> Tensor:
         """max over wrong labels of Y_l - Y_y for wanted networks, +inf for others, (T, networks)."""
-        return self._columns(batch, x, _gap, math.inf)
+        return _columns(batch, self._outputs(batch, [x[rows] for _, rows in batch.rows]), _gap, math.inf)
 
-    def _columns(
-        self, batch: _Batch, x: Tensor, measure: Callable[[Tensor, Tensor], Tensor], other: float
-    ) -> Tensor:
-        """A measure of outputs and labels for wanted networks, `other` elsewhere, (T, networks)."""
-        columns = []
-        for c, module in enumerate(self.modules):
-            rows = torch.nonzero(batch.masks[:, c]).ravel()
-            full = x.new_full((len(x),), other)
-            if len(rows) == len(x):
-                full = measure(module(x), batch.labels)
-            elif len(rows):
-                full = full.index_put((rows,), measure(module(x[rows]), batch.labels[rows]))
-            columns.append(full)
-        return torch.stack(columns, 1)
+    def _outputs(self, batch: _Batch, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """What the wanted networks say, each about its own inputs."""
+        return [self.modules[c](x) for (c, _), x in zip(batch.rows, inputs, strict=True)]
 
     def _descend(self, batch: _Batch, x: Tensor, method: Method) -> tuple[Tensor, Tensor]:
         """Best points and their least margins; every method keeps the best it has seen."""
@@ -160,18 +157,35 @@ class Falsifier:
         return best, reached
 
     def _slope(self, batch: _Batch, x: Tensor, method: Method) -> tuple[Tensor, Tensor]:
-        """The gradient of what is to grow, and the least margin at x."""
-        x = x.detach().requires_grad_(True)
-        margins = self.margins(batch, x)
+        """The gradient of what is to grow, and the least margin at x.
+
+        Every network has its own copy of its inputs: to gradients of one shared tensor each network would
+        contribute another tensor of the whole batch, nought for most tasks.
+        """
+        inputs = [x[rows].requires_grad_(True) for _, rows in batch.rows]
+        outputs = self._outputs(batch, inputs)
+        margins = _columns(batch, outputs, _gap, math.inf)
         if method == "search":
             # the least fooled member counts in full, the others a little, so that they are not lost again
             unfooled = margins.masked_fill(~batch.masks, 0.0).clamp_max(0)
             total = margins.amin(1).sum() + 0.1 * unfooled.sum()
         else:
             measure = _entropy if method != "ga3" else _entropy_unfooled
-            total = self._columns(batch, x, measure, 0.0).sum()
-        (slope,) = torch.autograd.grad(total, x)
+            total = _columns(batch, outputs, measure, 0.0).sum()
+        slope = torch.zeros_like(x)
+        for (_, rows), part in zip(batch.rows, torch.autograd.grad(total, inputs), strict=True):
+            slope.index_add_(0, rows, part)
         return torch.nan_to_num(slope), margins.detach().amin(1)
+
+
+def _columns(
+    batch: _Batch, outputs: Sequence[Tensor], measure: Callable[[Tensor, Tensor], Tensor], other: float
+) -> Tensor:
+    """A measure of outputs and labels for wanted networks, `other` elsewhere, (T, networks)."""
+    full = [batch.centre.new_full((len(batch.centre),), other) for _ in range(batch.masks.shape[1])]
+    for (c, rows), y in zip(batch.rows, outputs, strict=True):
+        full[c] = full[c].index_put((rows,), measure(y, batch.labels[rows]))
+    return torch.stack(full, 1)
 
 
 def _entropy(y: Tensor, labels: Tensor) -> Tensor:

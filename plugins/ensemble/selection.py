@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -17,10 +16,10 @@ from verifolio.errors import InputError
 from verifolio.estimator import Estimator, Progress, silent
 from verifolio.network import Network
 
-from .accuracy import RobustAccuracy, robust_accuracy
+from .accuracy import RobustAccuracy, robust_accuracies
+from .balls import Balls
 from .falsify import Plan
 from .joint import JointOptions
-from .lattice import Status
 from .ledger import Ledger
 from .replay import Referee, Spot, make_references
 from .scores import Interval, MutualErrors, Swap, replace_members
@@ -121,67 +120,6 @@ def agreement_points(
     return tuple(found)
 
 
-class Balls:
-    """The survey of all pairs in all balls; ball e * points + p is the one of point p with radius e."""
-
-    def __init__(self, survey: Survey, points: int, radii: int) -> None:
-        self.survey, self.points, self.radii = survey, points, radii
-        count = len(survey.networks)
-        self.singles = [1 << a for a in range(count)]
-        self.pairs = [1 << a | 1 << b for a, b in combinations(range(count), 2)]
-
-    def questions(self, radius: int, masks: Sequence[int]) -> list[tuple[int, int]]:
-        first = radius * self.points
-        return [(j, mask) for j in range(first, first + self.points) for mask in masks]
-
-    def spread(self) -> None:
-        """A point that fools serves every larger ball, a proof every smaller one."""
-        lattices, m = self.survey.lattices, self.points
-        for p in range(m):
-            for e in range(1, self.radii):
-                for pattern, x in lattices[(e - 1) * m + p].fooled.items():
-                    lattices[e * m + p].add_witness(pattern, x)
-            for e in range(self.radii - 1, 0, -1):
-                for mask in lattices[e * m + p].safe:
-                    lattices[(e - 1) * m + p].add_proof(mask)
-
-    def attack(self, method: Literal["ga1", "ga2", "ga3", "search"]) -> None:
-        """From the smallest radius on, so that what is found serves the larger ones."""
-        for e in range(self.radii):
-            if method == "search":
-                self.survey.attack(self.questions(e, self.singles), method)
-            self.survey.attack(self.questions(e, self.pairs), method)
-            if method == "search":
-                self.spread()
-
-    def prove(self) -> None:
-        """Bounds, from the largest radius on: single networks first, then pairs."""
-        for masks in (self.singles, self.pairs):
-            for e in range(self.radii - 1, -1, -1):
-                self.survey.bound(self.questions(e, masks))
-                self.spread()
-
-    def verify(self, progress: Progress) -> None:
-        """The oracle decides the rest, radius by radius from the middle: each answer serves on one side."""
-        order = sorted(range(self.radii), key=lambda e: abs(e - self.radii // 2))
-        for k, e in enumerate(order):
-            left = self.survey.open(self.questions(e, self.pairs))
-            progress(k, self.radii, f"{len(left)} open pairs at radius {e}")
-            self.survey.verify(left)
-            self.spread()
-
-    def errors(self, radius: int) -> MutualErrors:
-        count = len(self.survey.networks)
-        found, left = np.zeros((count, count), np.int64), np.zeros((count, count), np.int64)
-        for a, b in combinations(range(count), 2):
-            mask = 1 << a | 1 << b
-            for j, _ in self.questions(radius, [mask]):
-                status = self.survey.status(j, mask)
-                found[a, b] += status is Status.SAT
-                left[a, b] += status in (Status.OPEN, Status.UNKNOWN)
-        return MutualErrors(found + found.T, left + left.T, self.points)
-
-
 class EnsembleSelection(Estimator):
     """Mutual errors of all pairs, uniqueness scores, and iterative replacement."""
 
@@ -196,7 +134,10 @@ class EnsembleSelection(Estimator):
         try:
             points = agreement_points(request.networks, request.data, request.points, request.label)
             balls = self._survey(request, points, oracle, ledger)
-            self._decide(balls, progress)
+            if self.options.method == "verify":
+                balls.decide(progress)
+            else:
+                balls.try_attack(self.options.method)
             by_epsilon = tuple(balls.errors(e) for e in range(len(request.epsilons)))
             errors = self._ranking(request.epsilons, by_epsilon)
             options = self.options
@@ -247,17 +188,6 @@ class EnsembleSelection(Estimator):
         )
         return Balls(survey, len(points), len(request.epsilons))
 
-    def _decide(self, balls: Balls, progress: Progress) -> None:
-        if self.options.method != "verify":
-            balls.attack(self.options.method)
-            return
-        balls.spread()
-        progress(0, 0, "attacks")
-        balls.attack("search")
-        progress(0, 0, "bounds")
-        balls.prove()
-        balls.verify(progress)
-
     def _ranking(self, epsilons: Sequence[float], errors: Sequence[MutualErrors]) -> MutualErrors:
         """The mutual errors of one radius, or of all balls together."""
         if self.options.rank is not None:
@@ -279,13 +209,11 @@ class EnsembleSelection(Estimator):
             return ()
         members = [request.networks[m] for m in ensemble]
         data = request.test_data or request.data
+        references = [
+            make_references(data, request.test, e, math.inf, request.clip) for e in request.epsilons
+        ]
         stop = _deadline(self.options.seconds)
-        found = []
-        for k, epsilon in enumerate(request.epsilons):
-            progress(k, len(request.epsilons), f"robust accuracy at {epsilon:g}")
-            references = make_references(data, request.test, epsilon, math.inf, request.clip)
-            found.append(robust_accuracy(members, references, oracle, ledger, stop))
-        return tuple(found)
+        return robust_accuracies(members, references, oracle, ledger, stop, progress)
 
 
 def _deadline(seconds: float) -> Callable[[], bool]:

@@ -105,13 +105,17 @@ class Survey:
         if seen is None:
             return False
         pattern, point = seen
+        if self.adopt(spot, pattern, point):
+            self.ledger.add([self._fact(spot, pattern, Verdict.SAT, source, point)])
+        return wanted & ~pattern == 0
+
+    def adopt(self, spot: int, pattern: int, point: Float32) -> bool:
+        """Take over a point of the ball that was replayed and fools exactly `pattern`; says whether it is news."""
         lattice = self.lattices[spot]
         false = [s for s in lattice.safe if s & ~pattern == 0]
         if false:
             self._contradicted(spot, false, point)
-        if lattice.add_witness(pattern, point):
-            self.ledger.add([self._fact(spot, pattern, Verdict.SAT, source, point)])
-        return wanted & ~pattern == 0
+        return lattice.add_witness(pattern, point)
 
     def _contradicted(self, spot: int, proofs: list[int], point: Float32) -> None:
         """A witness meets a proof: an alarm if exact arithmetic confirms it, a tie of rounding otherwise."""
@@ -181,7 +185,7 @@ class Survey:
         self.attack(questions, effort=LONG)
         todo = sorted(self.open(questions), key=lambda q: q[1].bit_count())
         asked: list[Question] = []
-        for index, answer in self.oracle.ask_many(self._queries(todo, asked), timeout):
+        for index, answer in self.oracle.ask_many(self._queries(todo, asked), timeout, attacked=True):
             j, mask = asked[index]
             self._take(j, mask, answer)
             if self.stop():
