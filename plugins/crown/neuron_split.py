@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from verifolio.plugins.crown.assault import Assault
 from verifolio.plugins.crown.branching import CANDIDATES, pick_by_trial, rank
 from verifolio.plugins.crown.certificate import Ledger
 from verifolio.plugins.crown.condensed import Condensed
+from verifolio.plugins.crown.crew import Crew
 from verifolio.plugins.crown.input_split import Violation
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.leaf import LeafSolver
@@ -123,19 +125,22 @@ class Search:
         self.exact = root.double()  # proofs: in float32 rounding may eat the margins of deep networks
         self.leaves = LeafSolver(self.exact)
         self.stack: list[Subproblems] = []
+        self.crew = Crew(context.budget.cores, self._take, self._round)
+        self.single = threading.Lock()  # what one thread does at a time: replaying, attacking, solving leaves
+        self.point: Array | None = None
         self.domains, self.stuck = 0, 0
         self.reserve = 0.0
         self.ledger = Ledger(options.memory if options.certificate else 0)
 
     def run(self) -> Outcome:
-        items, point = self._bound(self._first(), ROOT_ITERATIONS)
-        if point is None and len(items) and self.options.split == "none":
+        items, self.point = self._bound(self._first(), ROOT_ITERATIONS)
+        if self.point is None and len(items) and self.options.split == "none":
             return self._give_up("bounds alone do not decide", items)
         self.stack = [items] if len(items) else []
-        while point is None and self.stack and not self.context.budget.expired():
-            point = self._round()
-        if point is not None:
-            return Outcome.found(point, stats=self._stats())
+        if self.point is None:
+            self.crew.run()
+        if self.point is not None:
+            return Outcome.found(self.point, stats=self._stats())
         if self.stack:
             return self._give_up("out of time", Subproblems.join(self.stack))
         if self.stuck:
@@ -168,34 +173,40 @@ class Search:
             Variables(alpha, torch.zeros_like(alpha), (0.7 * best + 0.3 / height).to(HALF)),
         )
 
-    def _round(self) -> Array | None:
-        """Take a batch, split it, bound the children, keep the open ones."""
-        items = self._take()
+    def _round(self, items: Subproblems) -> bool:
+        """Split a batch, bound the children, keep the open ones; True once there is a witness."""
         leaves = items.branch[:, 0] < 0
         if bool(leaves.any()):
             point = self._finish(items.pick(leaves.nonzero()[:, 0]))
             items = items.pick((~leaves).nonzero()[:, 0])
             if point is not None or not len(items):
-                return point
+                return self._settle(point)
         items = pick_by_trial(
             items, lambda trial: self._ascend(trial, TRIAL_ITERATIONS).margin, TRIAL_CHILDREN
         )
         children, point = self._bound(items.split(), self.options.iterations)
-        self.domains += 2 * len(items)
-        if len(children):
-            self.stack.append(children.pick(children.bound.argsort(descending=True)))
-        return point
+        with self.crew.lock:
+            self.domains += 2 * len(items)
+            if len(children):
+                self.stack.append(children.pick(children.bound.argsort(descending=True)))
+        return self._settle(point)
+
+    def _settle(self, point: Array | None) -> bool:
+        if point is not None:
+            self.point = point
+        return point is not None
 
     def _finish(self, leaves: Subproblems) -> Array | None:
         """Decide subproblems that have nothing left to split; those that stay open are counted."""
-        for k in range(len(leaves)):
-            leaf = leaves.pick(slice(k, k + 1))
-            proof, point = self.leaves.solve(leaf)
-            if proof is not None:
-                self.ledger.add(leaf, proof)
-            elif point is not None and self.context.check(point):
-                return point
-            self.stuck += proof is None
+        with self.single:
+            for k in range(len(leaves)):
+                leaf = leaves.pick(slice(k, k + 1))
+                proof, point = self.leaves.solve(leaf)
+                if proof is not None:
+                    self.ledger.add(leaf, proof)
+                elif point is not None and self.context.check(point):
+                    return point
+                self.stuck += proof is None
         return None
 
     def _rows(self, items: Subproblems) -> Tensor:
@@ -218,17 +229,22 @@ class Search:
         left = open_goals(result.margin)
         if self.options.certificate:
             closed = (result.margin[:, 0] > 0).nonzero()[:, 0]
-            self.ledger.add(items.pick(closed), found.best.pick(closed))
+            with self.single:
+                self.ledger.add(items.pick(closed), found.best.pick(closed))
         if not len(left):
             return items.pick(left), None
         items, rest = items.pick(left), found.pick(left)
         branch = rank(self.net, items.phase, self._rows(items), rest)
         bounded = items.bounded(rest.best, torch.fmax(margin[left], items.bound), branch)
-        return bounded, self.points.look(result, left)
+        with self.single:
+            return bounded, self.points.look(result, left)
 
-    def _take(self) -> Subproblems:
-        """Up to a batch of domains from the top of the stack."""
+    def _take(self) -> Subproblems | None:
+        """Up to a batch of domains from the top of the stack, a fair part where several threads want some."""
+        if not self.stack or self.context.budget.expired():
+            return None
         room = self.options.batch or int(np.clip((1 << 19) // max(self.root.program.sizes), 16, 256))
+        room = min(room, -(-sum(map(len, self.stack)) // self.crew.size))
         parts = []
         while self.stack and room > 0:
             top = self.stack.pop()

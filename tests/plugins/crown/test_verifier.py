@@ -30,9 +30,12 @@ MODES = ("auto", "input", "neuron", "none")
 Check = Callable[[np.ndarray], bool]
 
 
-def run(problem: Problem, mode: str = "auto", seconds: float = 5.0, check: Check | None = None) -> Outcome:
+def run(
+    problem: Problem, mode: str = "auto", seconds: float = 5.0, check: Check | None = None, cores: int = 1
+) -> Outcome:
     verifier = Crown(CrownOptions(split=mode))  # type: ignore[arg-type]
-    return verifier.run(problem, Context(Budget(seconds), check=check or checker(problem)))
+    budget = Budget(seconds, cores=cores)
+    return verifier.run(problem, Context(budget, check=check or checker(problem)))
 
 
 @cache
@@ -81,6 +84,14 @@ def shares(seeds: range, seconds: float) -> dict[str, float]:
 def test_close_to_the_boundary() -> None:
     found = shares(range(160), 2.0)
     assert min(found[m] for m in ("auto", "input", "neuron")) >= 0.9, found
+
+
+def test_several_threads_prove_no_more_and_no_less() -> None:
+    found = [near_boundary(seed) for seed in range(600, 640)]
+    decided = [
+        judge(m, run(m.problem, "neuron", 5.0, cores=3), m.problem.graph.sha256) for m in found if m.margin
+    ]
+    assert np.mean(decided) >= 0.9
 
 
 @pytest.mark.slow
