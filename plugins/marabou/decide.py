@@ -17,7 +17,7 @@ import numpy as np
 
 from verifolio.answer import Outcome, Verdict
 from verifolio.budget import Budget
-from verifolio.evidence import Bounds
+from verifolio.encode.known import known_bounds
 from verifolio.problem import Problem
 from verifolio.verifier import Context
 
@@ -36,7 +36,8 @@ def decide(problem: Problem, context: Context, options: MarabouOptions) -> Outco
         return Outcome.proved(reason="no input or no condition to satisfy")
     if context.budget.expired():
         return Outcome(_stopped(context), reason="stopped before it began")
-    reason, tableau = "", Tableau(problem, known_bounds(problem, context))
+    bounds = known_bounds(problem, context, context.bounders.best(problem))
+    reason, tableau = "", Tableau(problem, bounds)
     with tempfile.TemporaryDirectory(prefix="marabou-", ignore_cleanup_errors=True) as folder:
         for number, rows in enumerate(problem.disjuncts):
             file = Path(folder) / f"{number}.npz"
@@ -62,17 +63,6 @@ def decide(problem: Problem, context: Context, options: MarabouOptions) -> Outco
 
 def _stopped(context: Context) -> Verdict:
     return Verdict.TIMEOUT if context.budget.remaining <= 0 else Verdict.CANCELLED
-
-
-def known_bounds(problem: Problem, context: Context) -> Bounds | None:
-    """What other members found out about the neurons, and what the best bounder says."""
-    known = context.evidence.bounds_for(problem)
-    bounder = context.bounders.best(problem)
-    if bounder is None:
-        return known
-    found = bounder.bound([problem], context.budget, known)[0]
-    context.evidence.add_bounds(found)
-    return found if known is None else found.intersect(known)
 
 
 def solve(file: Path, budget: Budget, options: MarabouOptions) -> tuple[str, list[float]]:

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 
 from verifolio.answer import Outcome, Stats, Verdict
 from verifolio.encode.condition import row_bounds
+from verifolio.encode.known import chosen_bounder, known_bounds
 from verifolio.encode.rows import Encoding, NotLinear, encode
-from verifolio.errors import InputError
 from verifolio.evidence import Assumptions, Bounds
 from verifolio.problem import Domain, Problem
 from verifolio.verifier import Context
@@ -33,7 +33,8 @@ def decide(problem: Problem, context: Context, options: MilpOptions) -> Outcome:
         return Outcome.proved(reason="no input or no condition to satisfy")
     decider = Decider(context, options)
     try:
-        finding = decider.whole(problem, known_bounds(problem, context, options.bounder))
+        bounder = chosen_bounder(problem, context, "milp", options.bounder)
+        finding = decider.whole(problem, known_bounds(problem, context, bounder))
     except NotLinear as error:
         return Outcome.unknown(str(error))
     stats = decider.stats()
@@ -148,20 +149,6 @@ def targets(live: Sequence[Rows], options: MilpOptions) -> list[list[Rows]]:
     if options.disjuncts == "joint" and len(live) > 1:
         return [list(live)]
     return [[rows] for rows in live]
-
-
-def known_bounds(problem: Problem, context: Context, name: str) -> Bounds | None:
-    """The evidence's bounds intersected with those of a bounder, which are added to the evidence."""
-    known = context.evidence.bounds_for(problem)
-    if name and name not in context.bounders:
-        offered = ", ".join(context.bounders) or "none"
-        raise InputError("milp option bounder", f"one of {offered}", name, "see `verifolio plugins`")
-    bounder = context.bounders[name] if name else context.bounders.best(problem)
-    if bounder is None:
-        return known
-    found = bounder.bound([problem], context.budget, known)[0]
-    context.evidence.add_bounds(found)
-    return found if known is None else found.intersect(known)
 
 
 def share_bounds(problem: Problem, encoding: Encoding, context: Context) -> None:

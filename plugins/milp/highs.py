@@ -9,6 +9,7 @@ import highspy
 import numpy as np
 
 from verifolio.budget import Budget
+from verifolio.encode.highs import as_highs, new_solver, run
 from verifolio.encode.model import Array, Model
 
 from .solver import Result, Settings, Status, Watch
@@ -19,9 +20,7 @@ SLICE = 0.25  # seconds between two looks at the cancel token
 
 def load(model: Model, settings: Settings, presolve: bool) -> Any:
     """A HiGHS object holding the model."""
-    solver = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
-    solver.setOptionValue("threads", max(settings.threads, 1))
+    solver = new_solver(settings.threads)
     solver.setOptionValue("random_seed", settings.seed % (2**31 - 1))
     solver.setOptionValue("presolve", "choose" if presolve else "off")
     tolerance = max(settings.tolerance, LEAST_TOLERANCE)
@@ -31,24 +30,8 @@ def load(model: Model, settings: Settings, presolve: bool) -> Any:
     solver.setOptionValue("mip_abs_gap", tolerance)
     if np.isfinite(settings.seconds):
         solver.setOptionValue("time_limit", max(settings.seconds, 0.0))
-    solver.passModel(_lp(model))
+    solver.passModel(as_highs(model))
     return solver
-
-
-def _lp(model: Model) -> Any:
-    lp = highspy.HighsLp()
-    lp.num_col_, lp.num_row_ = model.columns, model.rows
-    lp.col_cost_, lp.col_lower_, lp.col_upper_ = model.cost, model.lower, model.upper
-    lp.row_lower_, lp.row_upper_ = model.row_lower, model.row_upper
-    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    lp.a_matrix_.num_col_, lp.a_matrix_.num_row_ = model.columns, model.rows
-    lp.a_matrix_.start_ = model.matrix.indptr.astype(np.int32)
-    lp.a_matrix_.index_ = model.matrix.indices.astype(np.int32)
-    lp.a_matrix_.value_ = model.matrix.data
-    if model.integer.any():
-        kinds = (highspy.HighsVarType.kContinuous, highspy.HighsVarType.kInteger)
-        lp.integrality_ = [kinds[int(i)] for i in model.integer]
-    return lp
 
 
 class Highs:
@@ -85,7 +68,7 @@ class Highs:
         solver.cbMipImprovingSolution.subscribe(improving)
         solver.cbMipInterrupt.subscribe(interrupt)
         solver.cbSimplexInterrupt.subscribe(simplex)
-        solver.solve()
+        run(solver)
         return _result(solver, best, bool(stopped))
 
 
@@ -164,7 +147,7 @@ class Lp:
         while True:
             # HiGHS adds up the time of all runs of one object
             solver.setOptionValue("time_limit", solver.getRunTime() + max(min(part.remaining, SLICE), 1e-3))
-            solver.run()
+            run(solver)
             status = solver.getModelStatus()
             if status != limit or part.expired():
                 return self._read(status)

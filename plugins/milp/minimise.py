@@ -10,13 +10,14 @@ from verifolio.answer import Outcome, Verdict
 from verifolio.budget import Budget
 from verifolio.encode.condition import MarginModel, distance_model
 from verifolio.encode.expression import down, up
+from verifolio.encode.known import chosen_bounder, known_bounds
 from verifolio.encode.model import Array
 from verifolio.encode.rows import NotLinear, encode
 from verifolio.problem import Ball, Domain, Problem
 from verifolio.verifier import Context
 
 from .choose import willing_solver
-from .decide import encode_tightly, known_bounds, possible, undecided
+from .decide import encode_tightly, possible, undecided
 from .nearest import Incumbent, Nearest
 from .options import MilpOptions
 from .search import TREE
@@ -90,7 +91,8 @@ class _Closest:
         if inner.domain.empty:
             self._note(np.inf, radius)
             return True
-        bounds = known_bounds(inner, self.context, self.options.bounder)
+        bounder = chosen_bounder(inner, self.context, "milp", self.options.bounder)
+        bounds = known_bounds(inner, self.context, bounder)
         if tightly:
             encoding = encode_tightly(inner, self.context, bounds, self.options)
         else:

@@ -11,8 +11,7 @@ class MilpOptions:
     """Options of `milp`.
 
     search: a tree of our own over HiGHS's linear programs, every leaf certified; or the solver's own tree.
-    solver: who runs its own tree, here and where the closest counterexample is asked for; auto takes Gurobi
-        where it is installed and its licence fits.
+    solver: who runs its own tree; auto takes Gurobi where it is installed and its licence fits.
     bounder: name of the bounder for big-M constants; empty takes the tightest willing one.
     tighten: seconds for linear programs that tighten unstable neurons, at most a fifth of the budget.
     split: boxes with at most this many inputs of some width are bisected where the tree is slow; 0 for never.

@@ -61,7 +61,9 @@ def closest(problem: Problem, ball: Ball, context: Context, options: PointwiseLp
             if solved.point is None:
                 break
             distance = ball.distance(solved.point)
-            if (best is None or distance < best[0]) and context.check(solved.point):
+            if best is not None and distance >= best[0]:
+                break
+            if context.check(solved.point):
                 best = (distance, solved.point)
                 break
     stats = {"rounds": rounds, "rows": rows, "pattern_rows": len(pattern.limits)}

@@ -9,6 +9,7 @@ import highspy
 import numpy as np
 from numpy.typing import NDArray
 
+from verifolio.encode.highs import new_solver, run
 from verifolio.problem import Ball
 
 Array = NDArray[np.float64]
@@ -25,9 +26,7 @@ class Program:
     def nearest(cls, ball: Ball, lower: Array, upper: Array, threads: int) -> Program:
         """An empty program around the ball's centre, at most its radius away."""
         size = len(ball.centre)
-        solver = highspy.Highs()
-        solver.setOptionValue("output_flag", False)
-        solver.setOptionValue("threads", max(threads, 1))
+        solver = new_solver(threads)
         for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
             solver.setOptionValue(name, 1e-9)
         extra = size if ball.norm == 1 else 1
@@ -66,7 +65,7 @@ class Program:
         """The nearest point, or None where there is none (or no time)."""
         if math.isfinite(seconds):
             self.solver.setOptionValue("time_limit", self.solver.getRunTime() + max(seconds, 1e-3))
-        self.solver.run()
+        run(self.solver)
         if self.solver.getModelStatus() != highspy.HighsModelStatus.kOptimal:
             return None
         return np.array(self.solver.getSolution().col_value[: self.size], np.float64)

@@ -15,10 +15,9 @@ import z3
 from numpy.typing import NDArray
 
 from verifolio.answer import Outcome, Stats, Verdict
-from verifolio.bounder import Bounder
 from verifolio.encode.exact_forms import ExactNetwork, Form, Neuron, Phase, Range, exact_network, row_form
+from verifolio.encode.known import chosen_bounder, known_bounds
 from verifolio.encode.smtlib import number, term
-from verifolio.errors import InputError
 from verifolio.evidence import Bounds
 from verifolio.problem import Domain, Problem
 from verifolio.verifier import Context
@@ -39,8 +38,8 @@ def decide(problem: Problem, context: Context, options: SmtOptions) -> Outcome:
     """SAT with a point that replays, UNSAT by exact arithmetic, or why neither."""
     if problem.domain.empty or not problem.disjuncts:
         return Outcome.proved(reason="no input or no condition to satisfy")
-    bounder = _bounder(problem, context, options.bounder)
-    bounds = _bounds(problem, context, bounder)
+    bounder = chosen_bounder(problem, context, "smt", options.bounder)
+    bounds = known_bounds(problem, context, bounder)
     count = open_phases(problem, bounds)
     if count > options.max_open:
         return _hopeless(count, options)
@@ -93,22 +92,6 @@ def _stopped(context: Context, stats: Stats) -> Outcome:
 def _hopeless(count: int, options: SmtOptions) -> Outcome:
     text = f"{count} ReLUs of unknown phase, more than max_open = {options.max_open}"
     return Outcome.unknown(text, stats={"open": count})
-
-
-def _bounder(problem: Problem, context: Context, name: str) -> Bounder | None:
-    if name and name not in context.bounders:
-        offered = ", ".join(context.bounders) or "none"
-        raise InputError("smt option bounder", f"one of {offered}", name, "see `verifolio plugins`")
-    return context.bounders[name] if name else context.bounders.best(problem)
-
-
-def _bounds(problem: Problem, context: Context, bounder: Bounder | None) -> Bounds | None:
-    known = context.evidence.bounds_for(problem)
-    if bounder is None:
-        return known
-    found = bounder.bound([problem], context.budget, known)[0]
-    context.evidence.add_bounds(found)
-    return found if known is None else found.intersect(known)
 
 
 def input_ranges(domain: Domain) -> list[Range]:

@@ -200,9 +200,8 @@ def test_minimise_finds_the_closest_counterexample(norm: float, search: str, sol
     made = generate(np.random.default_rng(SEED), Shape(width=4), 0.2, disjuncts=2)
     domain = made.problem.domain
     ball = Ball((domain.lower + domain.upper) / 2, 4.0, norm)
-    outcome = Milp(MilpOptions(search=search, solver=solver)).minimise(
-        made.problem, ball, context(made.problem)
-    )  # type: ignore[arg-type]
+    options = MilpOptions(search=search, solver=solver)  # type: ignore[arg-type]
+    outcome = Milp(options).minimise(made.problem, ball, context(made.problem))
     truth = closest_distance(made.problem, ball)
     assert truth > 0.01
     assert outcome.point is not None and outcome.distance is not None

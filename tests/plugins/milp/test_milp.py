@@ -205,14 +205,15 @@ def test_the_clock_is_honoured() -> None:
     assert time.monotonic() - started < 5.0
 
 
-@pytest.mark.parametrize("solver", ["highs", "auto"])
-def test_cancelling_stops_the_solver_promptly(solver: str) -> None:
+@pytest.mark.parametrize(("search", "solver"), [("tree", "auto"), ("solver", "highs"), ("solver", "auto")])
+def test_cancelling_stops_the_solver_promptly(search: str, solver: str) -> None:
     problem = hard_problem()
     cancelled = threading.Event()
     threading.Timer(1.0, cancelled.set).start()
     started = time.monotonic()
     quiet = Context(budget=Budget(60.0, stop=cancelled.is_set), check=lambda _: False)
-    outcome = Milp(MilpOptions(solver=solver, tighten=0.2)).run(problem, quiet)  # type: ignore[arg-type]
+    options = MilpOptions(search=search, solver=solver, tighten=0.2)  # type: ignore[arg-type]
+    outcome = Milp(options).run(problem, quiet)
     assert outcome.verdict is Verdict.CANCELLED
     assert time.monotonic() - started < 4.0
 

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 from scipy.optimize import linprog
 
 from verifolio.answer import Verdict
+from verifolio.attempt import Choice
 from verifolio.budget import Budget
 from verifolio.graph import Dense, Elementwise, GraphBuilder, Relu
 from verifolio.graph.enclosure import enclose
+from verifolio.oracle import Oracle
 from verifolio.plugins.pointwise_lp.pattern import pattern_at
 from verifolio.plugins.pointwise_lp.verifier import Lbfgs, LbfgsOptions, PointwiseLp, PointwiseLpOptions
 from verifolio.problem import Ball, Domain, Problem, dense_rows
 from verifolio.testing.check import checker
-from verifolio.testing.generate import KINDS, Kind, Shape, generate, random_domain, random_graph
+from verifolio.testing.generate import (
+    KINDS,
+    Kind,
+    Shape,
+    generate,
+    random_domain,
+    random_graph,
+    write_problem,
+)
 from verifolio.verifier import Context
 from verifolio.vnnlib import make_rows
 
@@ -108,6 +119,24 @@ def test_its_radius_is_never_below_the_exact_minimum_and_its_point_replays(seed:
     near = np.asarray(np.float32(found.point), np.float64)
     assert ball.distance(near) <= radius + 1e-5
     assert checker(problem)(found.point)
+
+
+def test_through_core_its_witness_replays_and_is_no_closer_than_what_milp_proves(tmp_path: Path) -> None:
+    """The same statement about float32 points and ONNX Runtime, on files."""
+    compared = 0
+    with Oracle(executor="inline", timeout=60.0) as oracle:
+        for seed in range(4):
+            problem, ball = classifier(seed, inputs=4)
+            query = write_problem(problem, tmp_path / str(seed))
+            local = oracle.closest(query, ball, Choice("pointwise-lp", {"targets": "all"}))
+            exact = oracle.closest(query, ball, Choice("milp"))
+            assert local.lower == 0.0
+            if local.witness is None:
+                continue
+            compared += 1
+            assert exact.witness is not None and exact.lower <= exact.distance <= local.distance + 1e-5
+            assert local.distance >= exact.lower
+    assert compared >= 1
 
 
 def test_alpha_is_kept_and_costs_distance() -> None:
