@@ -19,7 +19,7 @@ from verifolio.conflict import raise_alarm
 from verifolio.evidence import Evidence
 from verifolio.executor import Executor
 from verifolio.hooks import make_executor, manager
-from verifolio.knowledge import Knowledge
+from verifolio.knowledge import Knowledge, live_cases
 from verifolio.portfolio import Portfolio, choose, provers
 from verifolio.problem import Ball
 from verifolio.query import Query
@@ -28,6 +28,8 @@ from verifolio.verifier import Verifier
 
 if TYPE_CHECKING:
     from verifolio.store import Store
+
+FAR = 1e30  # where an input has no bound
 
 
 class Asking:
@@ -231,9 +233,7 @@ class Oracle:
             return self._finish(query, known)
         manager().hook.query_started(query=query)
         portfolio = self._portfolio(asking)
-        hints = self.knowledge.hints(query) if self.infer else []
-        evidence = Evidence(candidates=[w.x.astype("float64") for w in hints])
-        walk = Walk(query, portfolio, self.executor, settings, evidence)
+        walk = Walk(query, portfolio, self.executor, settings, self._evidence(asking))
         if not asking._begin(walk):
             return Answer(Verdict.CANCELLED, reason="cancelled before it started")
         self._count("run")
@@ -241,6 +241,15 @@ class Oracle:
         if self.store is not None and answer.verdict is not Verdict.CANCELLED:
             self.store.save(query, answer, portfolio, settings)
         return self._finish(query, answer)
+
+    def _evidence(self, asking: Asking) -> Evidence:
+        """Points to start from. Where there is none, a prover may attack first: a centre says that others did."""
+        hints = self.knowledge.hints(asking.query) if self.infer else []
+        evidence = Evidence(candidates=[w.x.astype("float64") for w in hints])
+        if asking.attacked and not hints:
+            for case in live_cases(asking.query)[:1]:
+                evidence.add_candidate(case.lower.clip(-FAR, FAR) / 2 + case.upper.clip(-FAR, FAR) / 2)
+        return evidence
 
     def _remember(self, query: Query, answer: Answer, settings: Settings) -> Answer:
         if answer.verdict is Verdict.CANCELLED:

@@ -31,10 +31,10 @@ class Balls:
         """Single networks to the end before pairs: where one is safe, so is every pair that it is in."""
         self.spread()
         for masks, what in ((self.singles, "networks"), (self.pairs, "pairs")):
-            progress(0, 0, f"attacks on {what}")
-            self.attack(masks, "search")
             progress(0, 0, f"bounds of {what}")
             self.prove(masks)
+            progress(0, 0, f"attacks on {what}")
+            self.attack(masks, "search")
             self.verify(masks, progress)
 
     def try_attack(self, method: Method) -> None:

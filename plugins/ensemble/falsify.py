@@ -2,8 +2,8 @@
 
 GA1 is one step of FGSM on the sum of the members' cross-entropies, GA2 iterates it, GA3 iterates on the
 members that are not fooled yet, from random starts too (Goodfellow et al. 2014, Kurakin et al. 2016,
-extended to several networks); each tries the weaker ones first, so what they find is nested. `search`
-descends on the least fooled member's margin with shrinking steps, in any norm.
+extended to several networks); each tries the weaker ones first, so what they find is nested. `search` goes for
+the least fooled member's margin: in boxes by `climb`, in other balls by steps that shrink.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Literal
 
 import numpy as np
@@ -23,6 +23,7 @@ from verifolio.attack.project import project, steepest
 from verifolio.attack.targets import Targets
 from verifolio.network import Network
 
+from .climb import climb
 from .lattice import members
 from .replay import Float32, Spot
 
@@ -67,6 +68,13 @@ class _Batch:
         wanted = [torch.nonzero(column).ravel() for column in self.masks.unbind(1)]
         return [(c, rows) for c, rows in enumerate(wanted) if len(rows)]
 
+    @cached_property
+    def slots(self) -> Tensor:
+        """The networks that each task wants (T, k); where others want more, the first one again."""
+        count = self.masks.sum(1)
+        order = (~self.masks).to(torch.uint8).argsort(dim=1, stable=True)[:, : int(count.max())]
+        return torch.where(torch.arange(order.shape[1]) < count[:, None], order, order[:, :1])
+
     def take(self, index: Tensor) -> _Batch:
         centre, radius, labels, masks = (
             t[index] for t in (self.centre, self.radius, self.labels, self.masks)
@@ -103,7 +111,7 @@ class Falsifier:
             part = batch.take(todo)
             first = run < (1 if method == "search" else len(PLAIN))
             x = self._start(part, [tasks[k] for k in todo.tolist()], 0 if first else run, random)
-            x, reached = self._descend(part, x, how)
+            x, reached = self._improve(part, x, how)
             better = reached > margin[todo]
             margin[todo] = torch.where(better, reached, margin[todo])
             best[todo] = torch.where(better[:, None], x, best[todo])
@@ -114,7 +122,9 @@ class Falsifier:
         """The descents in order; those beyond the plain ones start from given or random points."""
         if method == "search":
             given = max(len(t.starts) for t in tasks)
-            return ["search"] * (1 + given + self.plan.restarts)
+            # climbs from random points end where others do
+            drawn = self.plan.restarts if not math.isinf(tasks[0].spot.reference.norm) else 1
+            return ["search"] * (1 + given + min(drawn, self.plan.restarts))
         plain = PLAIN[: PLAIN.index(method) + 1]
         more = self.plan.restarts if method == "ga3" else 0
         return [*plain, *(PLAIN[-1] for _ in range(more))]
@@ -140,6 +150,12 @@ class Falsifier:
         """What the wanted networks say, each about its own inputs."""
         return [self.modules[c](x) for (c, _), x in zip(batch.rows, inputs, strict=True)]
 
+    def _improve(self, batch: _Batch, x: Tensor, method: Method) -> tuple[Tensor, Tensor]:
+        if method != "search" or not math.isinf(batch.norm):
+            return self._descend(batch, x, method)
+        lower, upper = batch.geometry.lower, batch.geometry.upper
+        return climb(partial(self._linear, batch), x, lower, upper, self.plan.steps)
+
     def _descend(self, batch: _Batch, x: Tensor, method: Method) -> tuple[Tensor, Tensor]:
         """Best points and their least margins; every method keeps the best it has seen."""
         steps = 1 if method == "ga1" else self.plan.steps
@@ -162,9 +178,7 @@ class Falsifier:
         Every network has its own copy of its inputs: to gradients of one shared tensor each network would
         contribute another tensor of the whole batch, nought for most tasks.
         """
-        inputs = [x[rows].requires_grad_(True) for _, rows in batch.rows]
-        outputs = self._outputs(batch, inputs)
-        margins = _columns(batch, outputs, _gap, math.inf)
+        inputs, outputs, margins = self._run(batch, x)
         if method == "search":
             # the least fooled member counts in full, the others a little, so that they are not lost again
             unfooled = margins.masked_fill(~batch.masks, 0.0).clamp_max(0)
@@ -176,6 +190,22 @@ class Falsifier:
         for (_, rows), part in zip(batch.rows, torch.autograd.grad(total, inputs), strict=True):
             slope.index_add_(0, rows, part)
         return torch.nan_to_num(slope), margins.detach().amin(1)
+
+    def _linear(self, batch: _Batch, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The margins of each task's networks and their slopes, (T, k) and (T, k, n)."""
+        inputs, _, margins = self._run(batch, x)
+        total = margins[batch.masks].sum()
+        slopes = x.new_zeros((*batch.slots.shape, x.shape[1]))
+        for (c, rows), part in zip(batch.rows, torch.autograd.grad(total, inputs), strict=True):
+            task, slot = torch.nonzero(batch.slots[rows] == c, as_tuple=True)
+            slopes[rows[task], slot] = torch.nan_to_num(part[task])
+        return margins.detach().gather(1, batch.slots), slopes
+
+    def _run(self, batch: _Batch, x: Tensor) -> tuple[list[Tensor], list[Tensor], Tensor]:
+        """The wanted networks' own inputs, which have gradients, their outputs, and all margins."""
+        inputs = [x[rows].requires_grad_(True) for _, rows in batch.rows]
+        outputs = self._outputs(batch, inputs)
+        return inputs, outputs, _columns(batch, outputs, _gap, math.inf)
 
 
 def _columns(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -24,7 +24,6 @@ from .ledger import Fact, Ledger, set_key
 from .proofs import Prover
 from .replay import Float32, Referee, Spot
 
-LONG = 4  # how much harder attacks try before the oracle is asked
 Question = tuple[int, int]  # spot, set of networks
 
 
@@ -139,14 +138,9 @@ class Survey:
             if self.learn(j, spot.reference.x.astype(np.float32), "clean") and self.lattices[j].fooled:
                 self.tally.clean += 1
 
-    def attack(self, questions: Sequence[Question], method: Method = "search", effort: int = 1) -> None:
-        """Gradient attacks on the open questions, started from what fools parts of the set already.
-
-        `effort` multiplies steps and random starts; worth it only for what bounds have not closed.
-        """
+    def attack(self, questions: Sequence[Question], method: Method = "search") -> None:
+        """Gradient attacks on the open questions, started from what fools parts of the set already."""
         todo = self.open(questions)
-        more = replace(self.plan, steps=effort * self.plan.steps, restarts=effort * self.plan.restarts)
-        self.falsifier.plan = more
         tasks = [Task(self.spots[j], mask, self._starts(j, mask)) for j, mask in todo]
         for (j, mask), x in zip(todo, self.falsifier.attack(tasks, method, self.stop), strict=True):
             if x is not None and self.learn(j, x, method, mask):
@@ -181,8 +175,8 @@ class Survey:
         return self.property.query(chosen, self.spots[spot].reference)
 
     def verify(self, questions: Sequence[Question], timeout: float | None = None) -> None:
-        """Ask the oracle about what is still open after a longer attack, smaller sets first."""
-        self.attack(questions, effort=LONG)
+        """Ask the oracle about what is still open after another attack, smaller sets first."""
+        self.attack(questions)
         todo = sorted(self.open(questions), key=lambda q: q[1].bit_count())
         asked: list[Question] = []
         for index, answer in self.oracle.ask_many(self._queries(todo, asked), timeout, attacked=True):
