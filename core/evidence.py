@@ -82,11 +82,19 @@ def _best(pick: np.ufunc, a: Mapping[int, Array], b: Mapping[int, Array], i: int
 
 @dataclass
 class Evidence:
-    """A bag of bounds, candidate inputs and refuted input sets; grows while members work."""
+    """A bag of bounds, candidate inputs and refuted input sets; grows while members work.
+
+    `attacked`: attacks on the whole input set have found nothing, so another one like them is a waste.
+    """
 
     bounds: list[Bounds] = field(default_factory=list)
     candidates: list[Array] = field(default_factory=list)
     refuted: list[tuple[str, str, Domain]] = field(default_factory=list)
+    attacked: bool = False
+
+    def copy(self) -> Evidence:
+        """The same, unmoved by what is added to this one later."""
+        return Evidence(list(self.bounds), list(self.candidates), list(self.refuted), self.attacked)
 
     def add_bounds(self, bounds: Bounds) -> None:
         """Keep bounds, dropping older ones on exactly the same domain and assumptions after merging."""

@@ -19,7 +19,7 @@ from verifolio.conflict import raise_alarm
 from verifolio.evidence import Evidence
 from verifolio.executor import Executor
 from verifolio.hooks import make_executor, manager
-from verifolio.knowledge import Knowledge, live_cases
+from verifolio.knowledge import Knowledge
 from verifolio.portfolio import Portfolio, choose, provers
 from verifolio.problem import Ball
 from verifolio.query import Query
@@ -28,8 +28,6 @@ from verifolio.verifier import Verifier
 
 if TYPE_CHECKING:
     from verifolio.store import Store
-
-FAR = 1e30  # where an input has no bound
 
 
 class Asking:
@@ -243,13 +241,9 @@ class Oracle:
         return self._finish(query, answer)
 
     def _evidence(self, asking: Asking) -> Evidence:
-        """Points to start from. Where there is none, a prover may attack first: a centre says that others did."""
+        """Points to start from, and whether the asker has attacked already."""
         hints = self.knowledge.hints(asking.query) if self.infer else []
-        evidence = Evidence(candidates=[w.x.astype("float64") for w in hints])
-        if asking.attacked and not hints:
-            for case in live_cases(asking.query)[:1]:
-                evidence.add_candidate(case.lower.clip(-FAR, FAR) / 2 + case.upper.clip(-FAR, FAR) / 2)
-        return evidence
+        return Evidence(candidates=[w.x.astype("float64") for w in hints], attacked=asking.attacked)
 
     def _remember(self, query: Query, answer: Answer, settings: Settings) -> Answer:
         if answer.verdict is Verdict.CANCELLED:

@@ -27,7 +27,7 @@ class SharedEvidence(Evidence):
     """Evidence that also goes to the driver as it grows, at most every `FLUSH_SECONDS`."""
 
     def __init__(self, known: Evidence, link: Link) -> None:
-        super().__init__(list(known.bounds), list(known.candidates), list(known.refuted))
+        super().__init__(list(known.bounds), list(known.candidates), list(known.refuted), known.attacked)
         self._link = link
         self._fresh = Evidence()
         self._lock = threading.Lock()

@@ -245,8 +245,7 @@ class Walk:
     def _job(self, member: Member, seconds: float, cores: int) -> Job:
         s = self.settings
         with self._lock:
-            e = self.evidence
-            known = Evidence(list(e.bounds), list(e.candidates), list(e.refuted))
+            known = self.evidence.copy()
         task = AttemptTask(self._light, member.verifier, known, s.seed, s.memory, cores, s.device)
         return self._limited(run_attempt, task, seconds, cores)
 

@@ -27,7 +27,8 @@ class Assault:
     def __init__(self, problem: Problem, context: Context, eager: bool) -> None:
         self.problem, self.context = problem, context
         self.able = unattackable(problem) is None
-        self.eager = eager and not context.evidence.candidates
+        evidence = context.evidence
+        self.eager = eager and not (evidence.attacked or evidence.candidates)
         self.began = time.monotonic()
         self.spent = 0.0
         self.rounds = 0
