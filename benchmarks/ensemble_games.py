@@ -3,7 +3,10 @@
     python benchmarks/ensemble_games.py [--full] [--seconds 60] [--out FILE.jsonl] [--method decomposition]...
 
 The networks are those of examples/ensemble: three classifiers of two digits (8 x 8 pixels, ending in ReLU) and
-three of ten digits. A line that is in FILE already is not run again, so a stopped run continues.
+three of ten digits. Games are attackable, robust, about alpha = 1, or have 27 to 30 attacks, as in tables 4 to 6.
+`smt`, `milp`, `maxmilp`, `uniform` (UA) and `deterministic` (BDA) are the paper's methods, `decomposition` is the
+exact value. A line that is in FILE already is not run again, so a stopped run continues. The last table compares
+the exact value's time with the program's.
 """
 
 from __future__ import annotations
@@ -30,13 +33,27 @@ SETS = {
     "pair": (("pair_a", "pair_b", "pair_c"), str(EXAMPLES / "pair.npz")),
     "digits": (("digits_a", "digits_d", "digits_e"), "digits:test"),
 }
-HEAD = ("set", "|A|", "|X|", "norm", "epsilon", "alpha", "method", "verdict", "value", "seconds", "note")
+HEAD = (
+    "kind",
+    "set",
+    "|A|",
+    "|X|",
+    "norm",
+    "epsilon",
+    "alpha",
+    "method",
+    "verdict",
+    "value",
+    "seconds",
+    "note",
+)
 
 
 @dataclass(frozen=True)
 class Line:
-    """One game: which networks, how many attacks and points, the norm, the radius and the level."""
+    """One game: of which kind, which networks, how many attacks and points, the norm, the radius, the level."""
 
+    kind: str
     name: str
     attacks: int
     points: int
@@ -45,22 +62,31 @@ class Line:
     alpha: str
 
 
+INF = float("inf")
 REDUCED = (
-    Line("pair", 2, 4, 1.0, 0.1, "0.9"),
-    Line("pair", 2, 4, 1.0, 1.5, "0.2"),
-    Line("pair", 3, 4, 1.0, 2.5, "0.4"),
-    Line("pair", 3, 4, float("inf"), 0.2, "0.5"),
-    Line("digits", 3, 4, float("inf"), 0.1, "0.5"),
+    Line("attackable", "pair", 2, 4, 1.0, 1.5, "0.2"),
+    Line("attackable", "pair", 3, 4, 1.0, 2.5, "0.4"),
+    Line("attackable", "digits", 3, 4, INF, 0.1, "0.5"),
+    Line("robust", "pair", 3, 4, 1.0, 0.1, "0.9"),
+    Line("alpha 1", "pair", 3, 4, INF, 0.2, "1"),
 )
 FULL = (
     *REDUCED,
+    Line("attackable", "pair", 2, 4, 1.0, 2.0, "0.1"),
+    Line("attackable", "pair", 3, 4, 1.0, 2.0, "0.4"),
+    Line("attackable", "pair", 4, 4, 1.0, 4.0, "0.9"),
+    Line("attackable", "digits", 3, 10, INF, 0.1, "0.25"),
+    Line("robust", "pair", 2, 4, 1.0, 0.1, "0.9"),
+    Line("robust", "pair", 3, 4, 1.0, 0.5, "0.4"),
+    Line("robust", "pair", 4, 4, 1.0, 0.5, "0.9"),
+    Line("robust", "digits", 3, 10, INF, 0.05, "0.5"),
+    Line("alpha 1", "pair", 2, 4, 1.0, 1.5, "1"),
+    Line("alpha 1", "pair", 3, 4, 1.0, 4.0, "1"),
+    Line("alpha 1", "digits", 3, 10, INF, 0.2, "1"),
     *(
-        Line("pair", a, 4, 1.0, e, al)
-        for a in (2, 3, 4)
-        for e in (0.5, 2.0, 4.0)
-        for al in ("0.1", "0.4", "0.9")
+        Line("many attacks", "pair", a, 4, 1.0, e, "0.4")
+        for a, e in ((27, 2.0), (28, 2.5), (29, 0.5), (30, 0.1))
     ),
-    *(Line("digits", 3, 10, float("inf"), e, al) for e in (0.05, 0.1, 0.2) for al in ("0.25", "0.5", "1")),
 )
 
 
@@ -91,7 +117,15 @@ def play(line: Line, method: Method, seconds: float) -> dict[str, Any]:
 def shown(row: dict[str, Any]) -> str:
     low, high = float(Fraction(row["lower"])), float(Fraction(row["upper"]))
     value = f"{low:.4g}" if low == high else f"{low:.4g} .. {high:.4g}"
-    cells = (row["name"], row["attacks"], row["points"], row["norm"], row["epsilon"], row["alpha"])
+    cells = (
+        row["kind"],
+        row["name"],
+        row["attacks"],
+        row["points"],
+        row["norm"],
+        row["epsilon"],
+        row["alpha"],
+    )
     more = (row["method"], row["verdict"], value, row["seconds"], row["note"])
     return "\t".join(str(c) for c in (*cells, *more))
 
@@ -108,6 +142,7 @@ def main() -> None:
     known = [json.loads(t) for t in options.out.read_text().splitlines()] if options.out.is_file() else []
     done = {_key(row): row for row in known}
     methods = [Method(m) for m in options.method] if options.method else list(Method)
+    rows = []
     print("\t".join(HEAD))
     for line in FULL if options.full else REDUCED:
         for method in methods:
@@ -121,7 +156,21 @@ def main() -> None:
                 row = play(line, method, options.seconds)
                 with options.out.open("a") as file:
                     file.write(json.dumps(row) + "\n")
+            rows.append(row)
             print(shown(row), flush=True)
+    compare(rows)
+
+
+def compare(rows: list[dict[str, Any]]) -> None:
+    """How long the exact value took, as a share of the program's time, game by game."""
+    print("\nkind\tset\t|A|\tepsilon\talpha\texact s\tmilp s\tshare")
+    for exact in (r for r in rows if r["method"] == Method.DECOMPOSITION.value):
+        same = [r for r in rows if _key(r | {"method": "milp"}) == _key(exact | {"method": "milp"})]
+        for milp in (r for r in same if r["method"] == Method.MILP.value):
+            late = "> " if milp["note"] == "out of time" else ""
+            share = f"{'< ' if late else ''}{exact['seconds'] / max(milp['seconds'], 0.01):.3f}"
+            names = [str(exact[n]) for n in ("kind", "name", "attacks", "epsilon", "alpha", "seconds")]
+            print("\t".join([*names, f"{late}{milp['seconds']}", share]), flush=True)
 
 
 def _key(row: dict[str, Any]) -> str:

@@ -32,7 +32,7 @@ SETTINGS = AttackSettings(rounds=2, restarts=8, steps=20, samples=0, diversify_s
 ATTACK_SECONDS = 0.5  # per point, at most
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True)
 class RobustAccuracy:
     """Points proved, points refuted (each with an input that turns the ensemble), points left open."""
 
