@@ -82,6 +82,23 @@ def test_after_an_attack_only_provers_are_asked(network: Network) -> None:
     assert [a.verifier for a in again.attempts] == ["pgd", "sums"]
 
 
+class Seen(Sums):
+    """Says whether attacks were made before."""
+
+    name = "seen"
+
+    def run(self, problem: Problem, context: Context) -> Outcome:
+        return Outcome.unknown("attacked" if context.evidence.attacked else "fresh")
+
+
+def test_members_can_see_that_others_attacked(network: Network) -> None:
+    with Oracle(single(Seen()), "inline", timeout=5.0) as oracle:
+        told = [a.reason for _, a in oracle.ask_many([reaches(network, 9.0)], attacked=True)]
+        untold = [a.reason for _, a in oracle.ask_many([reaches(network, 8.0)])]
+    assert "attacked" in told[0]
+    assert "fresh" in untold[0]
+
+
 def test_a_proof_covers_every_subset(network: Network) -> None:
     with inline() as oracle:
         assert oracle.ask(upto(network, 3.0, 1.0)).verdict is Verdict.UNSAT

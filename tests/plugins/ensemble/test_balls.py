@@ -136,7 +136,7 @@ def test_moves_are_nearly_those_of_the_linear_program() -> None:
             cost = np.r_[np.zeros(20), -1.0]
             rows = np.hstack([-slopes, np.ones((k, 1))])
             limits = [*((-u, u) for u in upper), (None, None)]
-            best = -float(linprog(cost, A_ub=rows, b_ub=margins, bounds=limits).fun)
+            best = -float(linprog(cost, A_ub=rows, b_ub=margins, bounds=limits).fun or 0.0)
             tensors = (torch.tensor(t, dtype=torch.float32)[None] for t in (margins, slopes, -upper, upper))
             move = best_move(*tensors)[0].double().numpy()
             assert (np.abs(move) <= upper + 1e-6).all()
