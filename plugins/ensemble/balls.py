@@ -28,11 +28,14 @@ class Balls:
         self.pairs = [1 << a | 1 << b for a, b in combinations(range(count), 2)]
 
     def decide(self, progress: Progress) -> None:
-        """Single networks to the end before pairs: where one is safe, so is every pair that it is in."""
+        """Single networks to the end before pairs: where one is safe, so is every pair that it is in.
+
+        Bounds are for single networks: of the pairs that are left then they close next to none.
+        """
         self.spread()
+        progress(0, 0, "bounds of networks")
+        self.prove(self.singles)
         for masks, what in ((self.singles, "networks"), (self.pairs, "pairs")):
-            progress(0, 0, f"bounds of {what}")
-            self.prove(masks)
             progress(0, 0, f"attacks on {what}")
             self.attack(masks, "search")
             self.verify(masks, progress)
