@@ -227,7 +227,7 @@ class _Bracketing:
         still, so the search goes on below it.
         """
         tolerance = self.question.tolerance
-        failed = min((r for r in self.failures if r > self.lower), default=math.inf)
+        failed = min((r for r in self.failures if self.lower < r < self.ceiling), default=math.inf)
         if math.isfinite(failed):
             return None if failed - self.lower <= tolerance / 4 else self._below(failed)
         middle = (self.lower + self.ceiling) / 2

@@ -279,3 +279,24 @@ def test_a_witness_inside_a_proved_radius_raises(plane: Network, inline: Oracle)
     )
     with pytest.raises(SoundnessAlarm):
         Bracket().run(question, inline)
+
+
+def test_a_failure_above_a_counterexample_is_history(plane: Network) -> None:
+    """It says nothing about radii below the counterexample that was found since."""
+    slow = Step("query", 0.4, Verdict.UNKNOWN, seconds=5.0, timeout=5.0)
+    point = np.array([0.46, 0.56], np.float32)
+    near = Step("query", 0.3, Verdict.SAT, seconds=0.1, distance=0.26, witness=point)
+    looked = Step("squeeze", 1.0, Verdict.UNKNOWN)
+    steps: list[Step] = []
+    question = Question(
+        Family(plane, np.array([0.2, 0.3]), 0),
+        tolerance=1e-3,
+        budget=20,
+        history=(looked, slow, near),
+        log=steps.append,
+    )
+    with Oracle(single("crown"), "inline") as oracle:
+        found = Bracket().run(question, oracle)
+    assert found.status is Status.CLOSED
+    assert all(s.radius < 0.27 for s in steps)
+    assert len(steps) < 30
