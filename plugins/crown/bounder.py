@@ -63,15 +63,20 @@ class IntervalBounder(Bounder):
         region = Region.of([p.domain for p in problems], program.space)
         state = sweep(program, region, self.effort, budget=budget)
         margins = row_margins(program, state, problems)
-        return [self._bounds(program, state, p, k, margins[k]) for k, p in enumerate(problems)]
-
-    def _bounds(
-        self, program: Program, state: State, problem: Problem, k: int, margins: tuple[np.ndarray, ...]
-    ) -> Bounds:
-        nodes = {*program.before, program.graph.output}
-        lower = {i: _row(state.interval[i][0], k, -np.inf) for i in nodes}
-        upper = {i: _row(state.interval[i][1], k, np.inf) for i in nodes}
-        return Bounds(problem.graph.sha256, problem.domain, lower, upper, margins, source=self.name)
+        nodes = sorted({*program.before, program.graph.output})
+        lower = {i: _numbers(state.interval[i][0], -np.inf, len(problems)) for i in nodes}
+        upper = {i: _numbers(state.interval[i][1], np.inf, len(problems)) for i in nodes}
+        return [
+            Bounds(
+                problem.graph.sha256,
+                problem.domain,
+                {i: value[k].copy() for i, value in lower.items()},
+                {i: value[k].copy() for i, value in upper.items()},
+                margins[k],
+                source=self.name,
+            )
+            for k, problem in enumerate(problems)
+        ]
 
 
 class CrownBounder(IntervalBounder):
@@ -97,9 +102,9 @@ class AlphaBounder(CrownBounder):
         raise TypeError(f"bounder {self.name} is not differentiable; choose crown or interval")
 
 
-def _row(value: Tensor, k: int, unknown: float) -> np.ndarray:
-    row = value[k if value.shape[0] > 1 else 0].double().cpu().numpy()
-    return np.where(np.isnan(row), unknown, row)
+def _numbers(value: Tensor, unknown: float, batch: int) -> np.ndarray:
+    array = value.expand(batch, -1).double().cpu().numpy()
+    return np.where(np.isnan(array), unknown, array)
 
 
 def row_margins(program: Program, state: State, problems: list[Problem]) -> list[tuple[np.ndarray, ...]]:

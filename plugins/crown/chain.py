@@ -2,11 +2,11 @@
 
 The boxes of a batch have few open neurons in common. So each has rows of its own, boxes with about as many of them
 go back together, and neurons that are nought on a box have no column. Upper bounds come first: most open neurons
-turn out to be nought, often by the intervals of a layer on the way, and need no lower bound. Lines and charges are
-those of `Program.push`: leaving out what is multiplied by nought changes nothing, and shorter sums round less than
-the charges allow. Only the layer that reads the inputs is passed otherwise, see `_Ground`.
+turn out to be nought, by the intervals of a layer on the way or by a cheap test before the layer that reads the
+inputs, and need no lower bound. Lines are those of `Program.push`, charges are in `tables`: leaving out what is
+multiplied by nought changes nothing, and shorter sums round less than the charges allow.
 
-Shapes: rows (boxes, rows, columns); tables (batch, entries, size).
+Shapes: rows (boxes, rows, columns).
 """
 
 from __future__ import annotations
@@ -21,11 +21,14 @@ from torch import Tensor
 from verifolio.budget import Budget
 from verifolio.plugins.crown.layers import DenseLayer, ScaleLayer
 from verifolio.plugins.crown.program import Program, State
-from verifolio.plugins.crown.region import dot
 from verifolio.plugins.crown.relax.base import Interval
 from verifolio.plugins.crown.relax.relu import ReluRelaxation
+from verifolio.plugins.crown.tables import Table, front, ground_node, pick
 
 ELEMENTS = 1 << 19  # of the rows that go back together: more leave the caches
+PASS = 3_000_000  # what calling the operations of one group's passes costs, in multiplications
+ENTRY = 40  # what an entry of the rows costs by itself, in multiplications
+PICK = 20  # what an entry of the weights costs by itself
 WORTH_DROPPING = 0.9  # rows are copied if at most this share of them is left
 
 
@@ -33,7 +36,7 @@ def is_chain(program: Program) -> bool:
     """Whether every node reads the one before: scalings, a dense layer, then both and single ReLUs; on a CPU."""
     relus = [isinstance(rule, ReluRelaxation) for rule in program.relaxations]
     affine = [isinstance(layer, DenseLayer | ScaleLayer) for layer in program.layers]
-    first = _ground(program) + 1
+    first = ground_node(program) + 1
     return (
         program.space.device.type == "cpu"
         and all(parents == (i,) for i, parents in enumerate(program.parents[1:]))
@@ -44,32 +47,49 @@ def is_chain(program: Program) -> bool:
     )
 
 
-def _ground(program: Program) -> int:
-    """The node that the first dense layer reads; up to there the image of a box is a box."""
-    node = 0
-    while node + 1 < len(program.layers) and isinstance(program.layers[node + 1], ScaleLayer):
-        node += 1
-    return node
-
-
 def tighten(
     program: Program, state: State, node: int, wanted: Tensor, budget: Budget | None = None
 ) -> Interval:
     """The interval of an affine node with backward bounds for the neurons that are `wanted` (batch, size)."""
     chain = Chain(program, state, node)
     low, high = (t.expand(chain.batch, -1) for t in state.interval[node])
-    wanted = wanted.expand(chain.batch, -1)
-    above = chain.lower(wanted, -1.0, budget)
-    below = chain.lower(wanted & ~(above >= 0), 1.0, budget)
+    below, above = chain.bounds(wanted.expand(chain.batch, -1), budget)
     low, high = torch.fmax(low, below), torch.fmin(high, -above)
     return torch.minimum(low, high), torch.maximum(low, high)
+
+
+def alike(work: list[list[int]], most: int) -> Iterator[list[int]]:
+    """Boxes with rows to do, in groups that cost less than their members one by one.
+
+    `work` has for every box the number of rows, then of columns at every node on the way; `most` limits the rows
+    times columns of a group.
+    """
+    boxes = sorted((k for k, sizes in enumerate(work) if sizes[0]), key=lambda k: -_cost(work[k]))
+    group: list[int] = []
+    size: list[int] = []
+    for k in boxes:
+        wider = [max(pair) for pair in zip(size or work[k], work[k], strict=True)]
+        count = len(group) + 1
+        waste = count * _cost(wider) - len(group) * _cost(size) - _cost(work[k]) if group else 0
+        if group and (waste > PASS or count * wider[0] * max(wider) > most):
+            yield group
+            group, wider = [], work[k]
+        group, size = [*group, k], wider
+    if group:
+        yield group
+
+
+def _cost(sizes: list[int]) -> int:
+    """Multiplications of a box's passes."""
+    return sum((sizes[0] * (a + ENTRY) + PICK * a) * b for a, b in pairwise(sizes))
 
 
 @dataclass
 class _Walk:
     """Rows of several boxes on their way back: row (b, i) bounds neuron `neurons[b, i]` of box `boxes[b]`.
 
-    `columns` (boxes, columns) are those that the rows have; None stands for all.
+    `columns` (boxes, columns) are those that the rows have; None stands for all. `constant` is what the rows have
+    picked up, less what is charged. Rows that are not `open` only fill gaps.
     """
 
     boxes: Tensor
@@ -77,198 +97,157 @@ class _Walk:
     rows: Tensor
     columns: Tensor | None
     constant: Tensor
-    charge: Tensor
+    open: Tensor
 
-    @property
-    def at(self) -> tuple[Tensor, Tensor]:
-        """The places of the rows in a table (batch, size)."""
-        return self.boxes[:, None], self.neurons
-
-    def relax(self, lower: Tensor, upper: Tensor, lift: Tensor) -> None:
-        """Through a ReLU: positive entries take the lower line, others the upper one."""
-        positive, negative = self.rows.clamp(min=0), self.rows.clamp_(max=0)
-        self.constant = self.constant + dot(negative, lift)
-        self.rows = positive.mul_(lower[:, None]).addcmul_(negative, upper[:, None])
-
-    def keep(self, left: Tensor) -> None:
-        """Only the rows that are `left` (boxes, rows), where that saves enough."""
-        count = left.sum(1)
-        most, some = int(count.max()), count.nonzero()[:, 0]
-        if most * len(some) > WORTH_DROPPING * left.numel():
-            return
-        order = front(left[some], most)
-        at = (some[:, None], order)
-        self.rows, self.constant, self.charge = self.rows[at], self.constant[at], self.charge[at]
+    def keep(self, share: float) -> bool:
+        """Only the open rows, those first, if they are at most this share of all; whether any was dropped."""
+        count = self.open.sum(1)
+        some = count.nonzero()[:, 0]
+        most = int(count.max()) if len(some) else 0
+        if most * len(some) > share * self.open.numel():
+            return False
+        at = (some[:, None], front(self.open[some], most))
+        self.rows, self.constant, self.open = self.rows[at], self.constant[at], self.open[at]
         self.neurons, self.boxes = self.neurons[at], self.boxes[some]
         self.columns = None if self.columns is None else self.columns[some]
+        return True
 
+    def note(self, best: Tensor, value: Tensor) -> None:
+        """Keep the bounds of open rows in a table (batch, size); infinity and NaN prove nothing."""
+        value = torch.where(self.open & (value < torch.inf), value, -torch.inf)
+        at = (self.boxes[:, None], self.neurons)
+        best[at] = torch.maximum(best[at], value)
 
-def front(mask: Tensor, count: int) -> Tensor:
-    """Per row the first `count` columns, those that are set before all others."""
-    return (~mask).to(torch.uint8).argsort(dim=1, stable=True)[:, :count]
+    def settle(self, best: Tensor, value: Tensor) -> bool:
+        """Note and close the rows whose bound is not negative; whether rows were dropped."""
+        done = self.open & (value >= 0)
+        if not bool(done.any()):
+            return False
+        self.note(best, torch.where(done, value, torch.nan))
+        self.open = self.open & ~done
+        return self.keep(WORTH_DROPPING)
 
 
 class Chain:
-    """What passes from `node` back to the inputs need of the nodes on the way."""
+    """Passes from `node` back to the inputs."""
 
     def __init__(self, program: Program, state: State, node: int) -> None:
         self.program, self.state, self.node = program, state, node
         self.batch = state.region.batch
-        self.ground = _Ground(program, state, _ground(program))
-        self.tables = {i: self._table(i) for i in range(self.ground.node + 1, node)}
-        # neurons of a ReLU that are not nought everywhere; NaN counts as not nought
-        self.alive = {i: (t != 0).any(1) for i, t in self.tables.items() if i in state.lines}
-        self.count = {i: mask.sum(1) for i, mask in self.alive.items()}
-        self.order = {i: front(mask, mask.shape[1]) for i, mask in self.alive.items()}
-        self.charge = state.noise[node].expand(self.batch, -1) + state.underflow()
+        self.ground = state.tables.ground_of(program, state)
+        # rows are multiplied more often here than what `underflow` speaks of
+        self.underflow = 4 * state.underflow().expand(self.batch, 1)
+        self.charge = state.noise[node].expand(self.batch, -1) + self.underflow
 
-    def _table(self, node: int) -> Tensor:
-        """Of a ReLU the slopes and the lift; of an affine node the centre and reach of its box, and its noise."""
-        lines = self.state.lines.get(node)
-        if lines is None:
-            parts = [*reach(self.program, self.state.interval[node]), self.state.noise[node]]
-        else:
-            slope, lift = lines.upper_slope[0], lines.upper_bias
-            parts = [lines.lower_slope[0], slope, torch.zeros_like(slope) if lift is None else lift]
-        return torch.stack([p.expand(self.batch, -1) for p in parts], 1)
+    def bounds(self, wanted: Tensor, budget: Budget | None) -> Interval:
+        """Lower bounds of the wanted neurons and of their negatives (batch, size), -inf for the others.
 
-    def lower(self, wanted: Tensor, sign: float, budget: Budget | None) -> Tensor:
-        """Lower bounds of sign * value for the wanted neurons (batch, size), -inf for the others.
-
-        With the sign -1, a bound that is not negative is good enough: the neuron is nought.
+        A negative whose bound is not negative belongs to a neuron that is nought: that is good enough.
         """
-        best = torch.full(wanted.shape, -torch.inf, dtype=self.program.space.dtype)
+        below, above = (wanted.new_full(wanted.shape, -torch.inf, dtype=self.charge.dtype) for _ in range(2))
         for boxes, neurons in self._groups(wanted):
             if budget is not None and budget.expired():
                 break
-            walk = self._start(boxes, neurons, sign)
-            self._down(walk, wanted, best if sign < 0 else None)
-            if len(walk.boxes):
-                _note(best, walk, self.ground.lower(walk))
-        return torch.where(wanted, best, -torch.inf)
+            up = self._start(boxes, neurons, wanted[boxes[:, None], neurons], -1.0)
+            self._down(up, self.node - 1, above)
+            up.keep(1.0)
+            if not len(up.boxes):
+                continue
+            down = self._start(up.boxes, up.neurons, up.open, 1.0)
+            self._down(down, self.node - 1, None)
+            for walk, best, value in zip((up, down), (above, below), self._end([up, down]), strict=True):
+                walk.note(best, value)
+        return below, above
 
     def _groups(self, wanted: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-        """Boxes with their neurons, padded by others to the largest count: those with about as many together."""
-        width = max(self.program.sizes[: self.node])
-        count, boxes = wanted.sum(1).sort(descending=True)
-        counts = count.tolist()
-        start = 0
-        while start < len(counts) and counts[start]:
-            most = min(counts[start], max(1, ELEMENTS // width))
-            size = max(1, ELEMENTS // (width * most))
-            group = boxes[start : start + size]
-            group = group[: sum(c > 0 for c in counts[start : start + size])]
-            for neurons in front(wanted[group], counts[start]).split(most, 1):
-                yield group, neurons
-            start += size
+        """Boxes with their neurons, padded by others to the largest count: those together that are about as dear."""
+        work = self._work(wanted.sum(1))
+        order = front(wanted, max(sizes[0] for sizes in work))
+        for group in alike(work, ELEMENTS):
+            boxes = torch.tensor(group)
+            most = max(work[k][0] for k in group)
+            width = max(1, *(max(work[k][1:]) for k in group))
+            step = max(1, ELEMENTS // (len(group) * width))
+            for neurons in order[boxes, :most].split(step, 1):
+                yield boxes, neurons
 
-    def _down(self, walk: _Walk, wanted: Tensor, best: Tensor | None) -> None:
-        """Take the rows to the first dense layer; where `best` is given, drop and note those that are settled."""
+    def _work(self, rows: Tensor) -> list[list[int]]:
+        """Per box the number of rows, then of columns at every node on the way, the last first."""
+        found = [rows]
         for i in range(self.node - 1, self.ground.node, -1):
-            table = self.tables[i][walk.boxes]
-            if walk.columns is not None:
-                table = table.gather(2, walk.columns[:, None].expand(-1, 3, -1))
-            if i in self.alive:
-                walk.relax(*table.unbind(1))
+            if i not in self.state.lines:
+                count = self._table(i).count
+                found.append(torch.full_like(rows, self.program.sizes[i]) if count is None else count)
+        listed: list[list[int]] = torch.stack(found, 1).tolist()
+        return listed
+
+    def _down(self, walk: _Walk, node: int, best: Tensor | None) -> None:
+        """Take rows over a node to the first dense layer; with `best`, note and drop those that are settled."""
+        for i in range(node, self.ground.node, -1):
+            if i in self.state.lines:
                 continue
-            size = walk.rows.abs() @ table[:, 1:].mT
-            before = walk.constant - walk.charge
-            walk.charge = walk.charge + size[:, :, 1]
-            if best is not None:
-                value = dot(walk.rows, table[:, 0]) - size[:, :, 0] + before
-                _note(best, walk, torch.where(value >= 0, value, -torch.inf))
-                walk.keep(wanted[walk.at] & ~(value >= 0))
+            table = self._table(i)
+            self._relax(walk, table, best)
             if not len(walk.boxes):
                 return
             if i > self.ground.node + 1:
                 self._through(walk, i)
+            elif best is not None:
+                spread = self.ground.spread_at_most(walk.boxes, walk.columns, walk.rows, table)
+                if spread is not None:
+                    walk.settle(best, walk.constant - spread)
 
-    def _start(self, boxes: Tensor, neurons: Tensor, sign: float) -> _Walk:
+    def _relax(self, walk: _Walk, table: Table, best: Tensor | None) -> None:
+        """Rows over a ReLU as rows over the affine node that it reads, with that node's constants and charges."""
+        vectors = table.take(walk.boxes, walk.columns)
+        negative = walk.rows.clamp(max=0)
+        forms = 1 if best is None else 2
+        sums = vectors[:, 2 : 2 + forms] @ walk.rows.mT + vectors[:, 4 : 4 + forms] @ negative.mT
+        before, walk.constant = walk.constant, walk.constant + sums[:, 0]
+        if best is not None and walk.settle(best, before + sums[:, 1]):
+            vectors, negative = table.take(walk.boxes, walk.columns), walk.rows.clamp(max=0)
+        if table.lines is not None:
+            walk.rows = walk.rows.mul_(vectors[:, :1]).addcmul_(negative, vectors[:, 1:2])
+
+    def _start(self, boxes: Tensor, neurons: Tensor, wanted: Tensor, sign: float) -> _Walk:
         """The neurons, or their negatives, as rows over the node before them."""
         layer = self.program.layers[self.node]
         if isinstance(layer, DenseLayer):
             columns = self._columns(self.node - 1, boxes)
-            rows = _pick(layer.weight, neurons, columns) * sign
+            rows = pick(layer.weight, neurons, columns).mul_(sign)
         elif isinstance(layer, ScaleLayer):
             columns, rows = neurons, torch.diag_embed(layer.weight[neurons] * sign)
         else:
             raise TypeError(f"node {self.node} is neither dense nor a scaling")
-        charge = self.charge[boxes[:, None], neurons]
-        return _Walk(boxes, neurons, rows, columns, layer.bias[neurons] * sign, charge)
+        constant = layer.bias[neurons] * sign - self.charge[boxes[:, None], neurons]
+        return _Walk(boxes, neurons, rows, columns, constant, wanted)
 
     def _through(self, walk: _Walk, node: int) -> None:
         """Rows over an affine node as rows over the node before it."""
         layer = self.program.layers[node]
         if isinstance(layer, DenseLayer):
             columns = self._columns(node - 1, walk.boxes)
-            bias = layer.bias[None] if walk.columns is None else layer.bias[walk.columns]
-            walk.constant = walk.constant + dot(walk.rows, bias)
-            walk.rows = walk.rows @ _pick(layer.weight, walk.columns, columns)
+            part = None if columns is None else self.state.tables.part(self.program, self.state, node)
+            if part is None or columns is None:
+                part = pick(layer.weight, walk.columns, columns)
+            else:
+                part = part[walk.boxes, : walk.rows.shape[2], : columns.shape[1]]
+            walk.rows = walk.rows @ part
             walk.columns = columns
         elif isinstance(layer, ScaleLayer):
-            weight, bias = layer.weight[None], layer.bias[None]
-            if walk.columns is not None:
-                weight, bias = layer.weight[walk.columns], layer.bias[walk.columns]
-            walk.constant = walk.constant + dot(walk.rows.double(), bias.double()).to(bias.dtype)
+            weight = layer.weight[None] if walk.columns is None else layer.weight[walk.columns]
             walk.rows = walk.rows * weight[:, None]
 
+    def _end(self, walks: list[_Walk]) -> list[Tensor]:
+        """Bounds of rows over the first dense layer; walks have the same boxes and as many open rows, those first."""
+        table = self._table(self.ground.node + 1)
+        boxes, columns, count = walks[0].boxes, walks[0].columns, walks[0].open.sum(1)
+        spread = self.ground.spread(boxes, columns, table, [w.rows for w in walks], count)
+        return [walk.constant - s for walk, s in zip(walks, spread, strict=True)]
+
+    def _table(self, node: int) -> Table:
+        return self.state.tables.get(self.program, self.state, node)
+
     def _columns(self, node: int, boxes: Tensor) -> Tensor | None:
-        """The columns that boxes need of a node; where they need fewer than others, some that are nought follow."""
-        if node not in self.alive:
-            return None
-        return self.order[node][boxes][:, : int(self.count[node][boxes].max())]
-
-
-def _note(best: Tensor, walk: _Walk, value: Tensor) -> None:
-    """Keep the bounds of the rows; infinity and NaN prove nothing."""
-    best[walk.at] = torch.fmax(best[walk.at], torch.where(value == torch.inf, torch.nan, value))
-
-
-class _Ground:
-    """The dense layer z = W x + b over boxes |x - c| <= r: the rest of a row is A (W c + b) - |A W| r.
-
-    W c + b is computed once for all rows. With gamma for the layer's sums, this rounds by at most
-    gamma |A| (|W| |c| + |b|) for W c + b and as much again for its product with A, and by gamma |A| |W| r for A W and
-    as much again for its product with r. As |c| + r is the largest |x|, two gammas of |A| (|W| |x| + |b|) pay for
-    all: the layer's noise is one of them, `again` the other.
-    """
-
-    def __init__(self, program: Program, state: State, node: int) -> None:
-        layer = program.layers[node + 1]
-        if not isinstance(layer, DenseLayer):
-            raise TypeError(f"node {node + 1} is not dense")
-        self.node = node
-        low, high = state.interval[node]
-        centre = (low + high) / 2
-        self.weight, self.value = layer.weight, layer.forward(centre)
-        self.radius = torch.maximum(high - centre, centre - low) * (1 + 4 * program.space.unit)
-        largest = torch.maximum(low.abs(), high.abs())
-        tiny = torch.finfo(low.dtype).tiny
-        self.again = program.gamma(layer.terms) * (layer.spread(largest) + layer.bias.abs()) + tiny
-
-    def lower(self, walk: _Walk) -> Tensor:
-        """Bounds of the rows, which have paid the layer's noise already."""
-        value, again, radius = (t[walk.boxes] for t in (self.value, self.again, self.radius))
-        if walk.columns is not None:
-            value, again = value.gather(1, walk.columns), again.gather(1, walk.columns)
-        spread = dot((walk.rows @ _pick(self.weight, walk.columns, None)).abs_(), radius)
-        charge = walk.charge + dot(walk.rows.abs(), again)
-        return dot(walk.rows, value) - spread + (walk.constant - charge)
-
-
-def reach(program: Program, interval: Interval) -> Interval:
-    """The centre of a box, and how far rows over it must look, the rounding of their sums included (`Region`)."""
-    low, high = interval
-    unit = program.space.unit
-    centre = (low + high) / 2
-    radius = torch.maximum(high - centre, centre - low) * (1 + 4 * unit)
-    error = 1.05 * (low.shape[1] + program.extra) * unit
-    return centre, radius + error * (centre.abs() + radius)
-
-
-def _pick(weight: Tensor, rows: Tensor | None, columns: Tensor | None) -> Tensor:
-    """Every box's part of a matrix: (boxes or 1, rows, columns)."""
-    part = weight[None] if rows is None else weight[rows]
-    if columns is None:
-        return part
-    return part.expand(len(columns), -1, -1).gather(2, columns[:, None].expand(-1, part.shape[1], -1))
+        """The columns that boxes need of a node: of a ReLU not those that are nought."""
+        return self._table(node - 1).columns(boxes) if node in self.state.lines else None

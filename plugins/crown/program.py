@@ -21,6 +21,7 @@ from verifolio.plugins.crown.layers import Layer, Space, make_layer
 from verifolio.plugins.crown.region import Region, dot
 from verifolio.plugins.crown.relax import Lines, Relaxation, relaxation
 from verifolio.plugins.crown.relax.base import Interval
+from verifolio.plugins.crown.tables import Tables
 
 Capture = Callable[[int, Tensor], None]
 
@@ -33,6 +34,7 @@ class State:
     interval: dict[int, Interval] = field(default_factory=dict)
     noise: dict[int, Tensor] = field(default_factory=dict)
     lines: dict[int, Lines] = field(default_factory=dict)
+    tables: Tables = field(default_factory=Tables)
     _underflow: tuple[int, Tensor] | None = None
 
     def underflow(self) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from verifolio.graph import Dense, Graph, GraphBuilder, Relu, Scale, Sum
 from verifolio.plugins.crown import sweep as sweeping
 from verifolio.plugins.crown.bounder import CrownBounder
-from verifolio.plugins.crown.chain import is_chain
+from verifolio.plugins.crown.chain import alike, is_chain
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.region import Region
@@ -197,3 +197,53 @@ def test_neurons_that_are_all_nought() -> None:
     graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.ones((1, 2))), builder.add(Relu(2), third)))
     problem = Problem(graph, Domain(-np.ones(2), np.ones(2)), (make_rows([({2: 1.0}, 0.0)]),))
     assert abs(float(CrownBounder().bound([problem])[0].margins[0][0]) - 3.5) < 1e-9
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("radius", [1e-30, 1e-3, 0.1])
+def test_sums_of_squares_bound_sums(dtype: torch.dtype, radius: float) -> None:
+    """What the cheap test before the inputs says is never below the sum itself, and not far above it."""
+    graph = network(3, (200, 20, 10, 3))
+    program = Program(graph, Space(dtype))
+    rng = np.random.default_rng(0)
+    centres = rng.normal(size=(4, 200))
+    boxes = [Domain(c - radius * rng.uniform(size=200), c + radius) for c in centres]
+    boxes[0] = Domain(centres[0], centres[0])
+    with torch.no_grad():
+        state = sweep(program, Region.of(boxes, program.space), Effort(tighten=False))
+        ground, table = state.tables.ground_of(program, state), state.tables.get(program, state, 1)
+        every = torch.arange(4)
+        columns = table.columns(every)
+        assert columns is not None and table.count is not None
+        rows = torch.as_tensor(rng.normal(size=(4, 50, columns.shape[1])), dtype=dtype)
+        # neurons that are nought have no part
+        rows *= torch.arange(columns.shape[1]) < table.count[:, None, None]
+        above = ground.spread_at_most(every, columns, rows, table)
+        (exact,) = ground.spread(every, columns, table, [rows], torch.full((4,), 50))
+    assert above is not None
+    assert (above.double() >= exact.double() * (1 - 1e-12 if dtype is torch.float64 else 1 - 1e-6)).all()
+    if radius > 1e-20:
+        assert (above[1:] <= 2 * exact[1:]).all()
+
+
+def test_every_box_is_in_one_group() -> None:
+    """Boxes that are about as dear go together, those with nothing to do are left out."""
+    work = [[0, 5, 5], [3, 5, 5], [200, 250, 250], [3, 6, 5], [200, 10, 10], [1, 1, 1]]
+    groups = list(alike(work, 1 << 19))
+    assert sorted(k for group in groups for k in group) == [1, 2, 3, 4, 5]
+    assert [2] in groups and any({1, 3} <= set(group) for group in groups)
+    assert all(len(group) == 1 for group in alike(work, 1))
+
+
+def test_tables_follow_the_state() -> None:
+    """A table is made anew when the interval or the lines of its node are replaced."""
+    program = Program(network(0), Space(torch.float64))
+    with torch.no_grad():
+        state = sweep(program, Region.of(domains(0), program.space), Effort())
+        first = state.tables.get(program, state, 1)
+        assert state.tables.get(program, state, 1) is first
+        low, high = state.interval[1]
+        state.interval[1] = (low, high.clamp(max=0))
+        program.relax(state, 2)
+        second = state.tables.get(program, state, 1)
+    assert second is not first and second.count is not None and not second.count.any()
