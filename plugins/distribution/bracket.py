@@ -239,19 +239,20 @@ class _Bracketing:
         """A radius whose proof should take half of what is left, if times grow exponentially with the radius.
 
         A radius that had no answer is thought to need twice the time it had; where that is left, or a proof came
-        close, it is asked again. Half the way, as long as nothing is known about the time of proofs.
+        close, or no radius below it is in reach either, it is asked again if it can have more time. Half the way,
+        as long as nothing is known about the time of proofs.
         """
         had, left = self.failures[failed], min(self.left, 2 * self.question.timeout)
         if not self.effort or math.isinf(left) or math.isinf(had):
             return (self.lower + failed) / 2
-        quick = max(self.effort, LEAST)
+        quick = max(self.effort, LEAST / 10)
         slow = max(2 * had, 2 * quick)
         part = math.log(left / 2 / quick) / math.log(slow / quick)
+        part = round(PARTS * part) / PARTS
         close = part >= 1 or failed - self.lower <= self.question.tolerance
-        if close and left > AGAIN * had:
+        if (close or part <= 0) and min(self.left, self.question.timeout) > AGAIN * had:
             return failed
-        part = round(PARTS * min(part, 0.8)) / PARTS
-        return self.lower + (failed - self.lower) * part if part > 0 else None
+        return self.lower + (failed - self.lower) * min(part, 0.8) if part > 0 else None
 
     def _note(self, step: Step, witness: Witness | None) -> None:
         self._count(step)

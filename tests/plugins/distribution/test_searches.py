@@ -300,3 +300,28 @@ def test_a_failure_above_a_counterexample_is_history(plane: Network) -> None:
     assert found.status is Status.CLOSED
     assert all(s.radius < 0.27 for s in steps)
     assert len(steps) < 30
+
+
+def test_a_radius_is_not_asked_again_with_no_more_time(plane: Network) -> None:
+    """A budget without end and a limit per query: what ran out of time stays open, and the search ends."""
+
+    class Slow(Verifier):
+        name = "slow"
+        can_prove = True
+
+        def run(self, problem: Problem, context: Context) -> Outcome:
+            radius = float(problem.domain.upper[0]) - 0.2
+            if radius < 0.2:
+                return Outcome.proved()
+            time.sleep(0.11)
+            return Outcome.unknown("out of time")
+
+    point = np.array([0.46, 0.56], np.float32)
+    known = Step("squeeze", 1.0, Verdict.SAT, distance=0.26, witness=point)
+    family = Family(plane, np.array([0.2, 0.3]), 0)
+    question = Question(family, tolerance=1e-3, timeout=0.1, history=(known,))
+    with Oracle(single(Slow()), "inline") as oracle:
+        found = Bracket().run(question, oracle)
+    assert found.status is Status.OPEN
+    assert 0.199 < found.lower < 0.2
+    assert found.queries < 40
