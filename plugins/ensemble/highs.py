@@ -13,7 +13,6 @@ from verifolio.encode.highs import as_highs, new_solver, run
 from verifolio.encode.model import Model
 
 Array = NDArray[np.float64]
-TOLERANCE = 1e-8
 
 
 class Ending(Enum):
@@ -38,8 +37,7 @@ def minimise(model: Model, seconds: float, threads: int = 1) -> Solution:
     """The least cost, as far as the time allows."""
     solver = new_solver(threads)
     solver.setOptionValue("mip_rel_gap", 0.0)
-    for name in ("mip_feasibility_tolerance", "primal_feasibility_tolerance"):
-        solver.setOptionValue(name, TOLERANCE)
+    # tolerances stay HiGHS's own: with 1e-8 its presolve has called programs infeasible that have solutions
     if np.isfinite(seconds):
         solver.setOptionValue("time_limit", max(seconds, 0.1))
     solver.passModel(as_highs(model))

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from verifolio.data import load_data
 from verifolio.errors import InputError
 from verifolio.network import Network
 from verifolio.plugins.ensemble.attack import (
@@ -22,8 +23,14 @@ from verifolio.plugins.ensemble.attack import (
     realised_value,
 )
 from verifolio.plugins.ensemble.falsify import Plan
+from verifolio.plugins.ensemble.highs import Ending
 from verifolio.plugins.ensemble.ledger import Ledger
+from verifolio.plugins.ensemble.monolith import Program, make_part
+from verifolio.plugins.ensemble.replay import Spot, make_references
+from verifolio.plugins.ensemble.survey import Survey
 from verifolio.property import Reference
+
+EXAMPLES = Path(__file__).parents[3] / "examples" / "ensemble"
 
 LIGHT = Plan(steps=3, restarts=0)
 
@@ -192,3 +199,14 @@ def test_bad_requests_say_why(tiny: Any, tmp_path: Path) -> None:
         play(networks, (wide,), oracle)
     with tiny.inline() as oracle, pytest.raises(InputError, match="--alpha"):
         play(networks, points, oracle, method=Method.MILP)
+
+
+def test_a_program_with_a_solution_is_not_called_infeasible(tiny: Any) -> None:
+    """Tolerances of 1e-8 made HiGHS say so of this one."""
+    networks = [Network.load(EXAMPLES / f"pair_{n}.onnx") for n in "abc"]
+    references = make_references(load_data(str(EXAMPLES / "pair.npz")), range(4), 2.5, 1.0)
+    with tiny.inline() as oracle:
+        survey = Survey(networks, [Spot(r) for r in references], oracle)
+        program = Program([make_part(survey, j) for j in range(4)], 1, 0.0)
+    program.demand(0.4)
+    assert program.solve(None, 60.0).ending is not Ending.INFEASIBLE
