@@ -253,6 +253,7 @@ def test_a_deadline_holds_through_the_command(
     assert told["seconds"] < 5.0
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupt_is_clean(tmp_path: Path, network: Network, plugin: dict[str, str]) -> None:
     asked = ["verify", *files(tmp_path, network, 1.5), "--verifier", "hostile-stubborn"]
     process = subprocess.Popen(

@@ -248,6 +248,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT])
 def test_nothing_survives_the_driver(number: signal.Signals, tmp_path: Path) -> None:
     mark, temporary = tmp_path / "pid", tmp_path / "temporary"
@@ -305,6 +306,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_interrupt_closes_the_pool() -> None:
     command = [sys.executable, "-c", INTERRUPTED]
     done = subprocess.run(command, capture_output=True, text=True, timeout=20, check=True)
