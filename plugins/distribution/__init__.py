@@ -1,4 +1,4 @@
-"""Critical radii and robustness distributions: three searches, two commands, statistics and pictures."""
+"""Critical radii and robustness distributions: four searches, two commands, statistics and pictures."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 @hookimpl
 def register_estimators(registry: Registry[Estimator]) -> None:
     from .bracket import Bracket
+    from .closest import Closest
     from .grid_search import Binary, KBinary
 
-    for cls in (Bracket, Binary, KBinary):
+    for cls in (Bracket, Binary, KBinary, Closest):
         registry.add(cls)
 
 

@@ -13,11 +13,11 @@ from verifolio.estimator import Estimator, Progress, silent
 from verifolio.oracle import Oracle
 from verifolio.referee import Rejection, judge
 
+from .closest import MINIMISE, ask_closest
 from .look import SQUEEZE, look, seed_of
 from .search import KNOWN, Critical, Question, Status, Step, conflict, keep_query, make_step
 from .squeeze import Start
 
-MINIMISE = "minimise"
 LEAST = 0.2  # seconds; a shorter query is not worth asking
 SURE = 0.97  # a proof this part of the tolerance below the upper side closes the bracket
 BOLD = 0.25  # of the time that is left goes to the first query, which would close the bracket at once
@@ -169,21 +169,13 @@ class _Bracketing:
         tried = any(s.kind == MINIMISE for s in self.steps)
         if not few or tried or self.closed or self.left < LEAST:
             return
-        ball = self.family.network_ball(self.ceiling)
-        if ball is None:
-            return
-        scale = ball.radius / self.ceiling
         timeout = min(self.question.timeout, self.left * self.options.share / 2)
         try:
-            found = self.oracle.closest(self.family.query(self.ceiling), ball, timeout=timeout)
+            asked = ask_closest(self.question, self.oracle, self.ceiling, timeout)
         except UnknownPlugin:
             return
-        witness = found.witness
-        verdict = Verdict.UNKNOWN if witness is None else Verdict.SAT
-        answer = Answer(verdict, found.verifier, found.reason, witness, seconds=found.seconds)
-        step = make_step(self.family, self.ceiling, answer, timeout, self.elapsed, MINIMISE)
-        proved = found.lower / scale * (1 - 1e-9)  # of moving between two units
-        self._note(replace(step, proved=proved if proved > 0 else None), witness)
+        if asked is not None:
+            self._note(replace(asked[0], elapsed=self.elapsed), asked[1])
 
     def divide(self) -> None:
         """Queries between the two sides until they meet, or the budget is spent."""

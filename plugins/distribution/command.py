@@ -54,7 +54,9 @@ group = typer.Typer(
 )
 Networks = Annotated[list[str], typer.Argument(metavar="NETWORK...", help="ONNX files.")]
 DataSpec = Annotated[str, typer.Option("--data", help="NAME, NAME:SPLIT or a file.")]
-Search = Annotated[str, typer.Option(help="bracket, binary or k-binary (the default with --epsilons).")]
+Search = Annotated[
+    str, typer.Option(help="bracket, binary, k-binary (the default with --epsilons) or closest.")
+]
 Epsilons = Annotated[str, typer.Option(help="The grid, start:stop:step; its end is bracket's limit.")]
 Tolerance = Annotated[float, typer.Option(help="How narrow a bracket must be.")]
 K = Annotated[int, typer.Option("--k", min=1, help="Queries at the same time in k-binary.")]
@@ -187,16 +189,17 @@ def make_setting(given: tuple[Any, ...]) -> Setting:
         raise InputError("--range", "low,high", repr(range_))
     if reference not in ("label", "predicted"):
         raise InputError("--reference", "label or predicted", repr(reference))
-    if search != "bracket" and not radii:
+    grid = search not in ("bracket", "closest")
+    if grid and not radii:
         raise InputError(
             "--search", "--epsilons for a search on a grid", "none", "add --epsilons 0.001:0.4:0.002"
         )
     return Setting(
         search,
         k if search == "k-binary" else 1,
-        radii if search != "bracket" else (),
+        radii if grid else (),
         tolerance,
-        radii[-1] if radii and search == "bracket" else 0.0,
+        radii[-1] if radii and not grid else 0.0,
         parse_norm(norm),
         timeout or math.inf,
         budget or math.inf,
@@ -220,6 +223,10 @@ def identified(setting: Setting, oracle: Oracle) -> Setting:
     """The setting with what decides the answers: another portfolio or seed is another run."""
     from dataclasses import replace
 
+    from .closest import chosen
+
+    if setting.search == "closest":
+        chosen(oracle)  # says at once that nobody minimises
     key = oracle.portfolio.key if oracle.portfolio is not None else "default"
     return replace(setting, portfolio=f"{key}:{oracle.settings.seed}")
 

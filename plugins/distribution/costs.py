@@ -64,7 +64,7 @@ def search_costs(ledgers: Iterable[Ledger]) -> list[SearchCost]:
 def label_of(settings: dict[str, Any]) -> str:
     """How a run is called: by its number of simultaneous queries, or by its search."""
     search = str(settings.get("search", "bracket"))
-    return search if search == "bracket" else f"k = {int(settings.get('k', 1))}"
+    return f"k = {int(settings.get('k', 1))}" if settings.get("radii") else search
 
 
 def cost_of(label: str, settings: dict[str, Any], spent: Sequence[Spent]) -> SearchCost:

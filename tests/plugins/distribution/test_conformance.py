@@ -9,6 +9,7 @@ import numpy as np
 from verifolio.encode.onnx_writer import write_onnx
 from verifolio.network import Network
 from verifolio.plugins.distribution.bracket import Bracket
+from verifolio.plugins.distribution.closest import Closest
 from verifolio.plugins.distribution.family import Family
 from verifolio.plugins.distribution.grid_search import Binary, KBinary
 from verifolio.plugins.distribution.search import Critical, Question
@@ -46,6 +47,10 @@ class TestKBinary(Searches):
     make = KBinary
 
 
+class TestClosest(Searches):
+    make = Closest
+
+
 def test_they_are_installed() -> None:
-    for name in ("bracket", "binary", "k-binary"):
+    for name in ("bracket", "binary", "k-binary", "closest"):
         assert installed().estimators.get(name).name == name

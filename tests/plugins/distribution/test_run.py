@@ -287,6 +287,7 @@ def test_one_input_and_its_picture(tmp_path: Path, capsys: pytest.CaptureFixture
         (["--reference", "truth"], "label or predicted"),
         (["--indices", "0:9999"], "below"),
         (["--std", "0.1,0.2"], "1 or 1"),
+        (["--search", "closest", "--verifier", "pgd"], "one that minimises"),
     ],
 )
 def test_bad_input_is_refused_at_once(more: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:

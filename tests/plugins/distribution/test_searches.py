@@ -6,6 +6,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from verifolio.executor import Executor, Handle
 from verifolio.network import Network
 from verifolio.oracle import Oracle
 from verifolio.plugins.distribution.bracket import Bracket
+from verifolio.plugins.distribution.closest import Closest
 from verifolio.plugins.distribution.family import Family, per_input
 from verifolio.plugins.distribution.grid_search import Binary, KBinary, KBinaryOptions
 from verifolio.plugins.distribution.search import Critical, Question, Status, Step
@@ -325,3 +327,26 @@ def test_a_radius_is_not_asked_again_with_no_more_time(plane: Network) -> None:
     assert found.status is Status.OPEN
     assert 0.199 < found.lower < 0.2
     assert found.queries < 40
+
+
+@pytest.mark.parametrize("verifier", ["milp", "pointwise-lp", "lbfgs"])
+def test_the_closest_point_by_one_verifier(plane: Network, verifier: str) -> None:
+    """Only `milp` proves a distance; nobody's point is closer than it can be."""
+    steps: list[Step] = []
+    question = Question(Family(plane, np.array([0.2, 0.3]), 0), tolerance=1e-4, budget=20, log=steps.append)
+    with Oracle(single(verifier), "inline") as oracle:
+        found = Closest().run(question, oracle)
+        again = Closest().run(replace(question, history=tuple(steps)), oracle)
+    assert found.upper is not None and found.upper >= 0.25 * (1 - 1e-6)
+    assert (again.lower, again.upper, len(steps)) == (found.lower, found.upper, 1)
+    proves = verifier == "milp"
+    assert found.status is (Status.CLOSED if proves else Status.OPEN)
+    assert (found.lower > 0.2499) == proves
+
+
+def test_a_verifier_that_does_not_minimise_leaves_it_open(plane: Network) -> None:
+    question = Question(Family(plane, np.array([0.2, 0.3]), 0))
+    with Oracle(single("pgd"), "inline") as oracle:
+        found = Closest().run(question, oracle)
+    assert (found.lower, found.upper, found.status) == (0.0, None, Status.OPEN)
+    assert "minimises" in found.reason
