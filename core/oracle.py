@@ -109,7 +109,7 @@ class Oracle:
             self.executor, self._owned = made, True
         self.concurrency = workers or max(1, self.executor.workers // width)
         self._threads = ThreadPoolExecutor(self.concurrency, "oracle")
-        self._cache: dict[str, tuple[Answer, float]] = {}
+        self._cache: dict[str, tuple[Answer, float, bool]] = {}
         self._lock = threading.Lock()
         self._open: set[Asking] = set()
         self.counts: dict[str, int] = {}
@@ -202,7 +202,7 @@ class Oracle:
         query = asking.query
         with self._lock:
             cached = self._cache.get(query.sha256)
-        if cached is not None and (cached[0].verdict.decided or cached[1] >= settings.timeout):
+        if cached is not None and _serves(*cached, settings.timeout, asking.attacked):
             self._count("cached")
             return cached[0]
         inferred = self.knowledge.infer(query) if self.infer else None
@@ -214,7 +214,7 @@ class Oracle:
             stored = self.store.find(query, self._portfolio(asking).key, settings)
         if stored is not None:
             self._count("stored")
-            return self._remember(query, stored, settings)
+            return self._remember(asking, stored, settings)
         return None
 
     def _work(self, asking: Asking, settings: Settings) -> None:
@@ -235,7 +235,7 @@ class Oracle:
         if not asking._begin(walk):
             return Answer(Verdict.CANCELLED, reason="cancelled before it started")
         self._count("run")
-        answer = self._remember(query, walk.run(), settings)
+        answer = self._remember(asking, walk.run(), settings)
         if self.store is not None and answer.verdict is not Verdict.CANCELLED:
             self.store.save(query, answer, portfolio, settings)
         return self._finish(query, answer)
@@ -245,12 +245,12 @@ class Oracle:
         hints = self.knowledge.hints(asking.query) if self.infer else []
         return Evidence(candidates=[w.x.astype("float64") for w in hints], attacked=asking.attacked)
 
-    def _remember(self, query: Query, answer: Answer, settings: Settings) -> Answer:
+    def _remember(self, asking: Asking, answer: Answer, settings: Settings) -> Answer:
         if answer.verdict is Verdict.CANCELLED:
             return answer
-        answer = self.knowledge.learn(query, answer)
+        answer = self.knowledge.learn(asking.query, answer)
         with self._lock:
-            self._cache[query.sha256] = (answer, settings.timeout)
+            self._cache[asking.query.sha256] = (answer, settings.timeout, asking.attacked)
         return answer
 
     def _finish(self, query: Query, answer: Answer) -> Answer:
@@ -269,3 +269,8 @@ class Oracle:
     def _count(self, what: str) -> None:
         with self._lock:
             self.counts[what] = self.counts.get(what, 0) + 1
+
+
+def _serves(answer: Answer, had: float, provers_only: bool, timeout: float, attacked: bool) -> bool:
+    """Whether a remembered answer serves: decided, or undecided by as many members with as much time."""
+    return answer.verdict.decided or (had >= timeout and (attacked or not provers_only))

@@ -141,21 +141,22 @@ def provers(portfolio: Portfolio) -> Portfolio:
 
 def _provers(stage: Stage) -> Stage | None:
     if isinstance(stage, Member):
-        return stage if _can_prove(stage.verifier) else None
+        cls = class_of(stage.verifier)  # one that is not installed is left for the walk to report
+        return stage if cls is None or cls.can_prove else None
     stages = tuple(s for s in map(_provers, stage.stages) if s is not None)
     return replace(stage, stages=stages) if stages else None
 
 
-def _can_prove(verifier: Choice | Verifier) -> bool:
-    """What its class says; a verifier that is not installed is left for the walk to report."""
+def class_of(verifier: Choice | Verifier) -> type[Verifier] | None:
+    """Of what class a member is, without making one; None if it is not installed."""
     from verifolio.registry import installed
 
     if isinstance(verifier, Verifier):
-        return verifier.can_prove
+        return type(verifier)
     try:
-        return installed().verifiers.get(verifier.name).can_prove
+        return installed().verifiers.get(verifier.name)
     except UnknownPlugin:
-        return True
+        return None
 
 
 def choose(query: Query | None = None, cores: int = 1) -> Portfolio:

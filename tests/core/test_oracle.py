@@ -99,6 +99,24 @@ def test_members_can_see_that_others_attacked(network: Network) -> None:
     assert "fresh" in untold[0]
 
 
+def test_what_provers_left_open_is_asked_of_everybody(network: Network) -> None:
+    """An undecided answer of fewer members is no answer of all; the other way round it is."""
+
+    class Clueless(Verifier):
+        name = "clueless"
+        can_prove = True
+
+        def run(self, problem: Problem, context: Context) -> Outcome:
+            return Outcome.unknown("no idea")
+
+    both = Portfolio(Series((Member(Choice("pgd")), Member(Clueless()))))
+    query = reaches(network, 9.0)
+    with Oracle(both, "inline", timeout=1.0) as oracle:
+        asked = [oracle.ask(query, attacked=attacked).attempts for attacked in (True, False, True)]
+    assert [len(attempts) for attempts in asked] == [1, 2, 2]
+    assert oracle.counts == {"run": 2, "cached": 1}
+
+
 def test_a_proof_covers_every_subset(network: Network) -> None:
     with inline() as oracle:
         assert oracle.ask(upto(network, 3.0, 1.0)).verdict is Verdict.UNSAT
