@@ -76,9 +76,8 @@ class _Bracketing:
         self.best: Step | None = None
         self.flags: set[Flag] = set()
         self.unstable: int | None = None
-        self.failures: dict[
-            float, float
-        ] = {}  # radii without an answer: seconds in vain, inf if more were no use
+        # radii without an answer: seconds in vain, inf if more would be no use
+        self.failures: dict[float, float] = {}
         self.effort = 0.0  # seconds of the last proof by a query
         self.hits = 0  # counterexamples that queries found since then
         self.moved = False  # by a query, so far that an attack should look around its point

@@ -11,11 +11,12 @@ import time
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from verifolio.answer import Answer, Verdict, Witness
-from verifolio.attempt import Choice, build
+from verifolio.answer import Answer, Flag, Verdict, Witness
+from verifolio.attempt import Choice
 from verifolio.errors import InputError
 from verifolio.estimator import Estimator, Progress, silent
 from verifolio.oracle import Oracle
+from verifolio.portfolio import class_of
 from verifolio.verifier import Verifier
 
 from .search import Critical, Question, Status, Step, conflict, make_step
@@ -50,7 +51,7 @@ class Closest(Estimator):
             asked = ask_closest(request, oracle, radius, timeout, verifier)
             if asked is None:
                 raise InputError("--std", "the same number for all channels", "several", "use another search")
-            step = replace(asked[0], elapsed=time.monotonic() - started)
+            step = agreed(replace(asked[0], elapsed=time.monotonic() - started), asked[1])
             request.log(step)
         progress(1, 1, "")
         return result(step, request.tolerance)
@@ -62,7 +63,8 @@ def chosen(oracle: Oracle) -> Choice | Verifier | None:
     if not members:
         return None
     for member in members:
-        if build(member).can_minimise:
+        cls = class_of(member)
+        if cls is not None and cls.can_minimise:
             return member
     names = ", ".join(m.name for m in members)
     raise InputError("--verifier", "one that minimises distances", names, "try milp, pointwise-lp or lbfgs")
@@ -89,11 +91,17 @@ def ask_closest(
     return replace(step, proved=proved if proved > 0 else None), found.witness
 
 
+def agreed(step: Step, witness: Witness | None) -> Step:
+    """The step with its proof no farther than its point: an alarm, unless the point is one in floats only."""
+    if step.proved is None or step.distance is None or step.proved <= step.distance:
+        return step
+    conflict(step.proved, step.distance, witness)
+    return replace(step, proved=step.distance, flags=step.flags | {Flag.NUMERICAL})
+
+
 def result(step: Step, tolerance: float) -> Critical:
     """The bracket that one step gives."""
     lower, upper = step.proved or 0.0, step.distance
-    if upper is not None and lower > upper:
-        conflict(lower, upper, None)
     none_within = upper is None and lower >= step.radius * (1 - 1e-6)
     closed = none_within or (upper is not None and upper - lower <= tolerance)
     return Critical(

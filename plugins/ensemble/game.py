@@ -19,6 +19,8 @@ from typing import Any
 import highspy
 import numpy as np
 
+from verifolio.encode.highs import new_solver, run
+
 from .lattice import members
 
 Family = frozenset[int]
@@ -98,15 +100,13 @@ class _Basis:
 def _basis(blocks: Sequence[Block], networks: int, points: int) -> _Basis:
     """An optimal basis by HiGHS' dual simplex."""
     pairs = [(b, mask) for b, block in enumerate(blocks) for mask in block.sets]
-    solver: Any = highspy.Highs()
-    solver.setOptionValue("output_flag", False)
+    solver = new_solver(threads=1)
     solver.setOptionValue("solver", "simplex")
     solver.setOptionValue("presolve", "off")
-    solver.setOptionValue("threads", 1)
     for name in ("primal_feasibility_tolerance", "dual_feasibility_tolerance"):
         solver.setOptionValue(name, 1e-10)
     solver.passModel(_program(blocks, pairs, networks, points))
-    solver.run()
+    run(solver)
     basis, solution = solver.getBasis(), solver.getSolution()
     basic = highspy.HighsBasisStatus.kBasic
     columns = tuple(p for p, s in zip(pairs, basis.col_status, strict=False) if s == basic)
