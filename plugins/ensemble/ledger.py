@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.answer import Verdict
-from verifolio.errors import InputError
+from verifolio.tables import MEMORY, Tables
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS joint_facts (
@@ -46,25 +46,14 @@ def set_key(hashes: Iterable[str]) -> str:
     return "+".join(sorted(hashes))
 
 
-class Ledger:
+class Ledger(Tables):
     """The facts of one file (or of memory only, without a path); one writer."""
 
+    schema = SCHEMA
+
     def __init__(self, path: str | Path | None = None) -> None:
-        self.path = path
-        self._facts: dict[tuple[str, str], Fact] = {}
-        self._connection: sqlite3.Connection | None = None
-        if path is None:
-            return
-        try:
-            Path(path).parent.mkdir(parents=True, exist_ok=True)
-            self._connection = sqlite3.connect(path, timeout=30.0)
-            self._connection.execute("PRAGMA journal_mode = WAL")
-            self._connection.execute(SCHEMA)
-            self._connection.commit()
-            for fact in _read(self._connection):
-                self._facts[fact.networks, fact.spot] = fact
-        except (OSError, sqlite3.Error) as error:
-            raise InputError(str(path), "a results file that can be written", str(error)) from None
+        super().__init__(MEMORY if path is None else path)
+        self._facts = {(f.networks, f.spot): f for f in map(_fact, self._read("SELECT * FROM joint_facts"))}
 
     def __len__(self) -> int:
         return len(self._facts)
@@ -87,15 +76,9 @@ class Ledger:
             if known is None or fact.verdict.decided or not known.verdict.decided:
                 self._facts[fact.networks, fact.spot] = fact
                 news.append(fact)
-        if self._connection is not None and news:
-            sql = "INSERT OR REPLACE INTO joint_facts VALUES (?, ?, ?, ?, ?, ?, ?)"
-            with self._connection:
-                self._connection.executemany(sql, [_row(f) for f in news])
-
-    def close(self) -> None:
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        sql = "INSERT OR REPLACE INTO joint_facts VALUES (?, ?, ?, ?, ?, ?, ?)"
+        with self._writing() as connection:
+            connection.executemany(sql, [_row(f) for f in news])
 
 
 def _row(fact: Fact) -> tuple[object, ...]:
@@ -104,8 +87,6 @@ def _row(fact: Fact) -> tuple[object, ...]:
     return fact.networks, fact.spot, fact.verdict.value, fact.source, timeout, x, time.time()
 
 
-def _read(connection: sqlite3.Connection) -> Iterator[Fact]:
-    sql = "SELECT networks, spot, verdict, source, x, timeout FROM joint_facts"
-    for networks, spot, verdict, source, x, timeout in connection.execute(sql):
-        point = None if x is None else np.frombuffer(x, np.float32)
-        yield Fact(networks, spot, Verdict(verdict), source, point, timeout)
+def _fact(row: sqlite3.Row) -> Fact:
+    point = None if row["x"] is None else np.frombuffer(row["x"], np.float32)
+    return Fact(row["networks"], row["spot"], Verdict(row["verdict"]), row["source"], point, row["timeout"])
