@@ -1,4 +1,4 @@
-"""A smaller graph that is exact on one domain: stable neurons are eliminated, unstable ones stay.
+"""A smaller graph that is exact on one domain: stable neurons are eliminated, unstable ones that matter stay.
 
 On the domain a stable neuron is linear, so every unstable neuron's input is an affine function of x and of the
 unstable neurons before it. The rows come from the same backward pass as the bounds, in float64; what it rounds is
@@ -88,12 +88,14 @@ def compress(
     if rhs is not None:
         _subtract(forms[graph.output + 1], rhs.double().cpu().numpy())
     stacked = _stack(forms, [len(kept[j]) for j in last])
+    needed = _needed(stacked)
+    stacked = _pick(stacked, needed)
     small = _assemble(stacked)
-    known: dict[int, Interval] = {}
-    for node, i in zip((p for n in small.relus for p in small.nodes[n].parents), last, strict=True):
-        low, high = interval[program.parents[i][0]]
-        known[node] = (low[:1, kept[i]], high[:1, kept[i]])
-    return Compressed(small, known, stacked)
+    ends = [interval[program.parents[i][0]] for i in last]
+    wanted = [kept[i][torch.as_tensor(n, device=rows.device)] for i, n in zip(last, needed, strict=True)]
+    inner = [(low[:1, k], high[:1, k]) for (low, high), k in zip(ends, wanted, strict=True) if len(k)]
+    nodes = [p for n in small.relus for p in small.nodes[n].parents]
+    return Compressed(small, dict(zip(nodes, inner, strict=True)), stacked)
 
 
 def _stack(forms: dict[int, _Rows], sizes: list[int]) -> Stacked:
@@ -108,6 +110,24 @@ def _stack(forms: dict[int, _Rows], sizes: list[int]) -> Stacked:
         feed[start : start + len(part), : part.shape[1]] = part
         start += len(part)
     return Stacked(direct, feed, bias, error, sizes)
+
+
+def _needed(stacked: Stacked) -> list[np.ndarray]:
+    """Which neurons of each layer the goal feels: those with a coefficient in a row of the goal or of another such."""
+    starts = np.cumsum([0, *stacked.sizes])
+    felt = np.abs(stacked.feed[starts[-1] :]).sum(0) != 0  # NaN counts
+    for low, high in zip(starts[-2::-1], starts[:0:-1], strict=True):
+        felt |= np.abs(stacked.feed[low:high][felt[low:high]]).sum(0) != 0
+    return [felt[low:high] for low, high in zip(starts[:-1], starts[1:], strict=True)]
+
+
+def _pick(stacked: Stacked, needed: list[np.ndarray]) -> Stacked:
+    """The neurons that are needed, and all rows of the goal."""
+    columns = np.concatenate([np.zeros(0, bool), *needed])
+    rows = np.r_[columns, np.ones(len(stacked.bias) - len(columns), bool)]
+    sizes = [int(n.sum()) for n in needed if n.any()]
+    parts = (stacked.direct[rows], stacked.feed[rows][:, columns], stacked.bias[rows], stacked.error[rows])
+    return Stacked(*parts, sizes)
 
 
 def _add_direct(goal: _Rows, direct: np.ndarray, region: Region) -> None:

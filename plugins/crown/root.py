@@ -14,6 +14,7 @@ from verifolio.plugins.crown.ascent import Variables
 from verifolio.plugins.crown.compress import Compressed, compress
 from verifolio.plugins.crown.condensed import Condensed
 from verifolio.plugins.crown.layers import Space
+from verifolio.plugins.crown.opposites import Halved, halve
 from verifolio.plugins.crown.optimise import Dual, Goal, Result, evaluate
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.region import Balls, Region, shrunk_box
@@ -98,7 +99,8 @@ def make_goal(space: Space, problem: Problem) -> Goal:
 @torch.no_grad()
 def bound_root(problem: Problem, space: Space, steps: int, elements: int, budget: Budget) -> Root:
     """Ever dearer bounds while a disjunct is open: intervals, backward bounds, optimised slopes per neuron."""
-    program = Program(problem.graph, space)
+    halved = halve(problem.graph)
+    program = Program(halved.graph, space)
     region = Region.of([problem.domain], space)
     goal = make_goal(space, problem)
     live = torch.arange(len(goal.rhs), device=space.device)
@@ -111,7 +113,7 @@ def bound_root(problem: Problem, space: Space, steps: int, elements: int, budget
         live = live[open_goals(evaluate(program, state, goal.pick(live), {}, Dual()).margin)]
         if not len(live) or budget.expired():
             break
-    bounds = as_bounds(problem, known)
+    bounds = as_bounds(problem, known, halved)
     root = Root(program, state, goal.pick(live), live, bounds)
     return root if not len(live) or not problem.graph.piecewise_linear else shrink(problem, root)
 
@@ -128,7 +130,7 @@ def shrink(problem: Problem, root: Root) -> Root:
         direct = inputs.reshape(count * height, -1)
     known = {p: root.state.interval[p] for p in root.program.before}
     wanted, rhs = goal.rows.reshape(-1, outputs), goal.rhs.reshape(-1)
-    small = compress(problem.graph, root.state.region, known, wanted, direct, rhs)
+    small = compress(root.program.graph, root.state.region, known, wanted, direct, rhs)
     program = Program(small.graph, space)
     state = sweep(program, root.state.region, Effort(tighten=False), known=small.known)
     rows = torch.eye(count * height, dtype=space.dtype, device=space.device).reshape(count, height, -1)
@@ -147,10 +149,11 @@ def condense(small: Compressed, state: State, space: Space) -> Condensed:
     return Condensed(direct, feed, bias, m.sizes, low, high, state.region)
 
 
-def as_bounds(problem: Problem, known: dict[int, Interval]) -> Bounds:
-    """Intervals of the whole domain as evidence for others."""
-    lower = {p: _numbers(low, -np.inf) for p, (low, _) in known.items()}
-    upper = {p: _numbers(high, np.inf) for p, (_, high) in known.items()}
+def as_bounds(problem: Problem, known: dict[int, Interval], halved: Halved) -> Bounds:
+    """Intervals of the whole domain as evidence for others, who know nothing of the rewritten graph."""
+    ends = {p: (_numbers(low, -np.inf), _numbers(high, np.inf)) for p, (low, high) in known.items()}
+    ends = halved.restore(ends)
+    lower, upper = ({p: pair[k] for p, pair in ends.items()} for k in (0, 1))
     return Bounds(problem.graph.sha256, problem.domain, lower, upper, source="crown")
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from verifolio.graph import Dense, GraphBuilder, Relu
+from verifolio.graph import Concat, Dense, GraphBuilder, Relu
 from verifolio.graph.enclosure import enclose
 from verifolio.plugins.crown.compress import compress
 from verifolio.plugins.crown.layers import Space
@@ -69,3 +69,20 @@ def test_known_intervals_belong_to_the_kept_neurons() -> None:
     ((node, (low, high)),) = small.known.items()
     assert small.graph.neurons == 1 and small.graph.nodes[small.graph.relus[0]].parents == (node,)
     assert np.allclose([float(low), float(high)], [-1.0, 2.0])
+
+
+def test_neurons_the_goal_does_not_feel_are_dropped() -> None:
+    """Of three unstable neurons one reaches the goal, one cancels, and one feeds the neuron that cancels."""
+    builder = GraphBuilder(1)
+    first = builder.add(Relu(2), builder.add(Dense(2, np.zeros(2), np.array([[1.0], [2.0]])), 0))
+    second = builder.add(Relu(1), builder.add(Dense(1, -np.ones(1), np.array([[0.0, 1.0]])), first))
+    both = builder.add(Concat(3), first, second)
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.array([[1.0, 0.0, 0.0]])), both))
+    program = Program(graph, Space(torch.float64))
+    region = Region.of([Domain(-np.ones(1), np.full(1, 2.0))], program.space)
+    state = sweep(program, region, Effort())
+    known = {p: state.interval[p] for p in program.before}
+    small = compress(graph, region, known, torch.ones(1, 1), torch.zeros(1, 1))
+    ((low, high),) = small.known.values()
+    assert small.graph.neurons == 1 and np.allclose([float(low), float(high)], [-1.0, 2.0])
+    assert small.stacked.sizes == [1]
