@@ -9,6 +9,7 @@ about the large one.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -113,12 +114,12 @@ def _stack(forms: dict[int, _Rows], sizes: list[int]) -> Stacked:
 
 
 def _needed(stacked: Stacked) -> list[np.ndarray]:
-    """Which neurons of each layer the goal feels: those with a coefficient in a row of the goal or of another such."""
+    """Which neurons of each layer the goal feels: those in its rows, or in such a neuron's."""
     starts = np.cumsum([0, *stacked.sizes])
     felt = np.abs(stacked.feed[starts[-1] :]).sum(0) != 0  # NaN counts
     for low, high in zip(starts[-2::-1], starts[:0:-1], strict=True):
         felt |= np.abs(stacked.feed[low:high][felt[low:high]]).sum(0) != 0
-    return [felt[low:high] for low, high in zip(starts[:-1], starts[1:], strict=True)]
+    return [felt[low:high] for low, high in pairwise(starts)]
 
 
 def _pick(stacked: Stacked, needed: list[np.ndarray]) -> Stacked:

@@ -1,8 +1,8 @@
 """Pairs of neurons with opposite inputs need one ReLU: max(-z, 0) = max(z, 0) - z.
 
-Identities passed through a ReLU layer, absolute values and neurons split on purpose come as such pairs. Bounded one by
-one each has its own triangle; written with one ReLU and the line z, what the two have in common cancels: z itself is
-max(z, 0) - max(-z, 0) without any relaxation. The rewriting copies, selects and subtracts, so nothing is rounded.
+Identities passed through a ReLU layer, absolute values and neurons split on purpose come as such pairs. Bounded
+one by one each has its own triangle; written with one ReLU and the line z, what the two have in common cancels:
+max(z, 0) - max(-z, 0) is z without any relaxation. The rewriting copies, selects and subtracts: nothing is rounded.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Ends = tuple[Array, Array]
 
 @dataclass(frozen=True)
 class Pairs:
-    """Of each entry of a vector: which entry stands for it (itself, or an earlier one), and whether as its opposite."""
+    """Which entry of a vector stands for each (itself, or an earlier one), and whether as its opposite."""
 
     stands: Index
     opposite: np.ndarray
