@@ -11,7 +11,7 @@ from verifolio.answer import Outcome, Verdict
 from verifolio.problem import Ball, Problem, dense_rows
 from verifolio.verifier import Context
 
-from .pattern import Pattern, pattern_at
+from .pattern import Pattern, Slopes, pattern_at
 from .program import Program
 from .verifier import PointwiseLpOptions
 
@@ -48,10 +48,15 @@ def closest(problem: Problem, ball: Ball, context: Context, options: PointwiseLp
     if problem.domain.empty or not problem.disjuncts:
         return Outcome.unknown("no input or no condition to satisfy", distance=0.0)
     centre = np.clip(ball.centre, problem.domain.lower, problem.domain.upper)
-    pattern = pattern_at(problem.graph, centre)
+    slopes = Slopes(problem.graph, centre)
     best: tuple[float, Array] | None = None
-    rounds = rows = 0
-    for d in targets(problem, pattern, centre, options.targets):
+    rounds = rows = built = 0
+    for d in targets(problem, slopes, centre, options.targets):
+        lean = descent(problem, slopes, d, centre, ball)
+        if out_of_reach(problem, Slopes(problem.graph, centre, lean), d, centre, ball, options.alpha):
+            continue
+        pattern = pattern_at(problem.graph, centre, lean)
+        built = len(pattern.limits)
         for extra in EXTRA:
             if context.budget.expired():
                 break
@@ -66,21 +71,56 @@ def closest(problem: Problem, ball: Ball, context: Context, options: PointwiseLp
             if context.check(solved.point):
                 best = (distance, solved.point)
                 break
-    stats = {"rounds": rounds, "rows": rows, "pattern_rows": len(pattern.limits)}
+    stats = {"rounds": rounds, "rows": rows, "pattern_rows": built}
     if best is not None:
         return Outcome(Verdict.SAT, point=best[1], distance=0.0, stats=stats)
     return Outcome.unknown("no counterexample shares the activation pattern", distance=0.0, stats=stats)
 
 
-def targets(problem: Problem, pattern: Pattern, x: Array, which: str) -> list[int]:
+def targets(problem: Problem, slopes: Slopes, x: Array, which: str) -> list[int]:
     """The disjuncts to try: the one with the least margin at x first, the others only where asked for."""
-    y = pattern.matrix @ x + pattern.constant
-    margins = []
+    y, margins = slopes.outputs, []
     for rows in problem.disjuncts:
         a, b, rhs = dense_rows(rows, len(x), len(y))
         margins.append(float((a @ x + b @ y - rhs).max(initial=-np.inf)))
     order = sorted(range(len(margins)), key=margins.__getitem__)
     return order if which == "all" else order[:1]
+
+
+def moves(problem: Problem, x: Array, ball: Ball) -> tuple[Array, Array]:
+    """How far each input can go down and up; a 1-ball is no box, and does not limit it."""
+    reach = ball.radius if ball.norm == np.inf else np.inf
+    domain = problem.domain
+    down, up = np.maximum(domain.lower, ball.centre - reach), np.minimum(domain.upper, ball.centre + reach)
+    return down - x, up - x
+
+
+def descent(problem: Problem, slopes: Slopes, disjunct: int, x: Array, ball: Ball) -> Array:
+    """The direction in which the disjunct's rows sink fastest within the box."""
+    down, up = moves(problem, x, ball)
+    a, b, _ = dense_rows(problem.disjuncts[disjunct], len(x), len(slopes.outputs))
+    slope = a.sum(axis=0) + slopes.of(b.sum(axis=0))
+    step = np.where(slope > 0, down, np.where(slope < 0, up, 0.0))
+    return np.clip(step, -1.0, 1.0)
+
+
+def out_of_reach(
+    problem: Problem, slopes: Slopes, disjunct: int, x: Array, ball: Ball, margin: float
+) -> bool:
+    """Whether some output row cannot hold anywhere in the box and ball, the region's rows left aside.
+
+    This is the first of the lazy programs, solved row by row without a solver; most inputs end here.
+    """
+    down, up = moves(problem, x, ball)
+    a, b, rhs = dense_rows(problem.disjuncts[disjunct], len(x), len(slopes.outputs))
+    for over_inputs, over_outputs, limit in zip(a, b, rhs, strict=True):
+        slope = over_inputs + slopes.of(over_outputs)
+        moving = slope != 0
+        gain = np.minimum(slope[moving] * down[moving], slope[moving] * up[moving]).sum()
+        least = over_inputs @ x + over_outputs @ slopes.outputs + gain
+        if least > limit - margin + TOLERANCE:
+            return True
+    return False
 
 
 def solve(

@@ -16,7 +16,7 @@ from verifolio.budget import Budget
 from verifolio.graph import Dense, Elementwise, GraphBuilder, Relu
 from verifolio.graph.enclosure import enclose
 from verifolio.oracle import Oracle
-from verifolio.plugins.pointwise_lp.pattern import pattern_at
+from verifolio.plugins.pointwise_lp.pattern import Slopes, pattern_at
 from verifolio.plugins.pointwise_lp.verifier import Lbfgs, LbfgsOptions, PointwiseLp, PointwiseLpOptions
 from verifolio.problem import Ball, Domain, Problem, dense_rows
 from verifolio.testing.check import checker
@@ -49,6 +49,38 @@ def test_the_pattern_is_the_network_near_the_point(kind: Kind) -> None:
             assert pattern.matrix @ near + pattern.constant == pytest.approx(
                 enclose(graph, near)[0], abs=1e-9
             )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_slopes_are_the_rows_of_the_pattern(kind: Kind) -> None:
+    rng = np.random.default_rng(1)
+    graph = random_graph(rng, Shape(kind, inputs=4, width=5))
+    x = rng.normal(size=4)
+    pattern, slopes = pattern_at(graph, x), Slopes(graph, x)
+    assert slopes.outputs == pytest.approx(pattern.matrix @ x + pattern.constant, abs=1e-9)
+    for weights in np.eye(len(slopes.outputs)):
+        assert slopes.of(weights) == pytest.approx(weights @ pattern.matrix, abs=1e-9)
+
+
+def on_a_kink(radius: float) -> tuple[Problem, Ball]:
+    """The margin 0.1 + (x - 0.5) + 3 relu(x - 0.5) is 0 at 0.4, on the inactive side of the kink at x = 0.5."""
+    builder = GraphBuilder(1)
+    bent = builder.add(Relu(2), builder.add(Dense(2, np.array([-0.5, 8.0]), np.ones((2, 1))), 0))
+    graph = builder.finish(builder.add(Dense(1, np.array([-8.4]), np.array([[3.0, 1.0]])), bent))
+    row = make_rows([({1: 1.0}, 0.0)])
+    return Problem(graph, Domain(np.zeros(1), np.ones(1)), (row,)), Ball(np.array([0.5]), radius, np.inf)
+
+
+def test_a_neuron_at_0_is_taken_on_the_side_that_leads_to_the_target() -> None:
+    problem, ball = on_a_kink(0.2)
+    found = PointwiseLp(PointwiseLpOptions()).minimise(problem, ball, context(problem))
+    assert found.point == pytest.approx([0.4], abs=1e-5)
+
+
+def test_no_pattern_is_built_where_the_slopes_cannot_reach() -> None:
+    problem, ball = on_a_kink(0.05)
+    found = PointwiseLp(PointwiseLpOptions()).minimise(problem, ball, context(problem))
+    assert found.point is None and found.stats["pattern_rows"] == 0
 
 
 def classifier(seed: int, inputs: int = 6) -> tuple[Problem, Ball]:
