@@ -34,7 +34,10 @@ def train(
     regime: RegimeName = "baseline",
     epsilon: Epsilon = 0.1,
     attack: Annotated[
-        str, typer.Option(help="augment: uniform, fgsm; adversarial: fgsm, pgd; finetune: any falsifier.")
+        str,
+        typer.Option(
+            help="augment: uniform, fgsm; adversarial: fgsm, pgd, property; finetune: any falsifier."
+        ),
     ] = "",
     attack_option: Annotated[
         list[str] | None, typer.Option(help="An option of finetune's falsifier.")
@@ -42,7 +45,8 @@ def train(
     attack_timeout: Annotated[float, typer.Option(help="Seconds per image for finetune's falsifier.")] = 0.5,
     steps: Annotated[int, typer.Option(min=1, help="Steps of the attack inside training.")] = 10,
     property_name: Annotated[
-        str, typer.Option("--property", help="constraint: what to train for.")
+        str,
+        typer.Option("--property", help="What to train for: constraint, adversarial with --attack property."),
     ] = "standard",
     option: Annotated[list[str] | None, typer.Option(help="An option of the property, key=value.")] = None,
     alpha: Annotated[float, typer.Option(help="constraint: weight of the cross-entropy.")] = 1.0,
@@ -108,9 +112,13 @@ def train_network(
     say: Say,
 ) -> dict[str, Any]:
     """Train, write the files, and say how good the network is."""
+    from verifolio.errors import InputError
+
     from .architectures import build
     from .setup import load_weights, save, save_weights
 
+    if Path(output).is_dir():
+        raise InputError("--output", "a file", f"the folder {output}", "name the ONNX file, such as net.onnx")
     model = build(arch, learn.shape, learn.classes, plan.seed)
     if rest.start:
         load_weights(model, Path(rest.start))
@@ -137,12 +145,13 @@ def run_regime(
 
     x, y = tensors(learn)
     regime = make_regime(choices)
-    if choices.regime != "finetune" or not rest.start:
-        fit(model, x, y, regime, plan, say)
     if choices.regime != "finetune":
+        fit(model, x, y, regime, plan, say)
         return {}
     given = split_pairs(rest.options)
     hunt = Hunt(choices.attack or "pgd", given, choices.ball(), rest.timeout, plan.seed, rest.executor)
+    if not rest.start:
+        fit(model, x, y, regime, plan, say)
     slow = replace(plan, rate=plan.rate / 10, epochs=max(1, plan.epochs // 4))
     prop = choose_property("classification")
     counts = finetune(model, x, y, prop, hunt, slow, regime, rest.rounds, rest.points, say)

@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from verifolio.answer import Verdict
+from verifolio.attempt import Choice
+from verifolio.errors import InputError
 from verifolio.export import export_onnx
 from verifolio.network import Network
 from verifolio.oracle import Oracle
@@ -33,6 +35,13 @@ class Hunt:
     timeout: float = 0.5
     seed: int = 0
     executor: str = "process"
+
+    def __post_init__(self) -> None:
+        """Wrong names and options are better told before the training than after it."""
+        if not Choice(self.falsifier, self.options).build().can_falsify:
+            raise InputError(
+                "--attack", "a verifier that falsifies", repr(self.falsifier), "verifolio plugins"
+            )
 
 
 @dataclass(frozen=True, eq=False)

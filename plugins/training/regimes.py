@@ -64,7 +64,7 @@ class Augment(Regime):
 
 @dataclass(frozen=True)
 class Adversarial(Regime):
-    """Cross-entropy at the points an attack finds: fgsm with a random start, or pgd.
+    """Cross-entropy at the points an attack finds: fgsm with a random start, pgd, or pgd against a property.
 
     The radius grows over the first `ramp` of the training; large radii from the start leave small networks
     with a constant answer.
@@ -74,9 +74,13 @@ class Adversarial(Regime):
     attack: str = "pgd"
     steps: int = 10
     ramp: float = 0.3
+    prop: Property | None = None
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor, part: float, random: torch.Generator) -> Tensor:
         ball = grown(self.ball, part, self.ramp)
+        if self.prop is not None:
+            worst = violate(self.prop, model, x, y, ball, random, self.steps)
+            return functional.cross_entropy(model(worst), y)
         if self.attack == "fgsm":
             return functional.cross_entropy(model(fgsm(model, x, y, ball, random)), y)
         return functional.cross_entropy(model(pgd(model, x, y, ball, random, self.steps)), y)

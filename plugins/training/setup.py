@@ -14,6 +14,7 @@ from verifolio.bounder import Bounder
 from verifolio.errors import InputError
 from verifolio.export import export_onnx
 from verifolio.network import Network
+from verifolio.property import Property
 
 from .attacks import Ball
 from .regimes import Adversarial, Augment, Baseline, Certified, Constraint, Regime
@@ -52,20 +53,25 @@ def make_regime(c: Choices) -> Regime:
     if c.regime == "augment":
         return Augment(ball, _one_of("--attack", c.attack or "uniform", ("uniform", "fgsm")), c.copies)
     if c.regime == "adversarial":
-        return Adversarial(ball, _one_of("--attack", c.attack or "pgd", ("fgsm", "pgd")), c.steps)
+        attack = _one_of("--attack", c.attack or "pgd", ("fgsm", "pgd", "property"))
+        return Adversarial(ball, attack, c.steps, prop=_property(c) if attack == "property" else None)
     if c.regime == "constraint":
-        from verifolio.options import split_pairs
-        from verifolio.property_file import choose_property
-
-        prop = choose_property(c.prop, split_pairs(c.options))
-        if prop.networks != 1:
-            raise InputError("--property", "a property of one network", prop.name)
-        return Constraint(ball, prop, c.alpha, c.beta, c.steps)
+        return Constraint(ball, _property(c), c.alpha, c.beta, c.steps)
     if c.regime == "certified":
         if not 0 <= c.share <= 1:
             raise InputError("--share", "a number from 0 to 1", repr(c.share))
         return Certified(ball, find_bounder(c.bounder), c.share)
     raise InputError("--regime", f"one of {', '.join(REGIMES)}", repr(c.regime))
+
+
+def _property(c: Choices) -> Property:
+    from verifolio.options import split_pairs
+    from verifolio.property_file import choose_property
+
+    prop = choose_property(c.prop, split_pairs(c.options))
+    if prop.networks != 1:
+        raise InputError("--property", "a property of one network", prop.name)
+    return prop
 
 
 def _one_of(where: str, got: str, known: Sequence[str]) -> str:

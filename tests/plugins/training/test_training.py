@@ -157,6 +157,24 @@ def test_constraint_training_lowers_the_constraint_loss(
     assert violated(trained(choices, digits)) < 0.5 * violated(ordinary)
 
 
+def test_adversarial_training_against_a_property(
+    ordinary: nn.Sequential, digits: tuple[Tensor, Tensor], unseen: tuple[Tensor, Tensor]
+) -> None:
+    """Cross-entropy where outputs moved most: they move less afterwards, and the classes are still learned."""
+    choices = Choices("adversarial", 0.1, "property", steps=4, prop="standard", options=("delta=2",))
+    prop, x, y = choose_property("standard", {"delta": 2.0}), *unseen
+
+    def kept(model: nn.Sequential) -> float:
+        z = violate(prop, model, x, y, Ball(0.1), torch.Generator().manual_seed(0), 10)
+        with torch.no_grad():
+            there = points_of(model(z), z, model(x), x, y, Ball(0.1))
+            return float(prop.satisfied(there).float().mean())
+
+    model = trained(choices, digits)
+    assert kept(model) > kept(ordinary) + 0.1
+    assert accuracy(model, x, y) > 0.8
+
+
 def test_augmentation_uses_training_images_only(digits: tuple[Tensor, Tensor]) -> None:
     x, y = digits[0][:50], digits[1][:50]
     model = build("dense:8", IMAGE, CLASSES)
@@ -268,7 +286,8 @@ def test_the_cycle_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         (("--arch", "magic"), "one of casadio-30"),
         (("--arch", "dense:0"), "positive widths"),
         (("--data", "magic"), "magic"),
-        (("--regime", "adversarial", "--attack", "magic"), "fgsm, pgd"),
+        (("--regime", "adversarial", "--attack", "magic"), "fgsm, pgd, property"),
+        (("--regime", "adversarial", "--attack", "property", "--property", "equivalence"), "one network"),
         (("--regime", "constraint", "--property", "magic"), "magic"),
         (("--regime", "constraint", "--property", "equivalence"), "one network"),
         (("--regime", "certified", "--bounder", "magic"), "magic"),
@@ -277,7 +296,10 @@ def test_the_cycle_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         (("--rate", "0"), "positive rate"),
         (("--regime", "certified", "--arch", "casadio-conv18"), "Residual"),
         (("--regime", "finetune", "--attack", "magic", "--executor", "inline"), "magic"),
+        (("--regime", "finetune", "--attack", "auto_lirpa"), "falsifies"),
+        (("--regime", "finetune", "--attack-option", "magic=1"), "magic"),
         (("--start", "missing.npz"), "missing.npz"),
+        (("--output", "."), "a file"),
     ],
 )
 def test_bad_options_give_clear_errors(
