@@ -296,7 +296,6 @@ def test_the_cycle_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
         (("--rate", "0"), "positive rate"),
         (("--regime", "certified", "--arch", "casadio-conv18"), "Residual"),
         (("--regime", "finetune", "--attack", "magic", "--executor", "inline"), "magic"),
-        (("--regime", "finetune", "--attack", "auto_lirpa"), "falsifies"),
         (("--regime", "finetune", "--attack-option", "magic=1"), "magic"),
         (("--start", "missing.npz"), "missing.npz"),
         (("--output", "."), "a file"),
