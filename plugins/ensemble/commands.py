@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -214,8 +215,8 @@ class Limits:
         return self.budget or float("inf")
 
     @contextmanager
-    def oracle(self) -> Iterator[Oracle]:
-        """The oracle, with a portfolio of ours unless one was named."""
+    def oracle(self, norm: float = math.inf) -> Iterator[Oracle]:
+        """The oracle, with a portfolio of ours for balls of this norm unless one was named."""
         import torch
 
         from verifolio.cli.common import open_oracle
@@ -232,15 +233,19 @@ class Limits:
             executor=self.executor,
             workers=self.workers,
         ) as oracle:
-            oracle.portfolio = oracle.portfolio or after_attacks()
+            oracle.portfolio = oracle.portfolio or after_attacks(norm)
             yield oracle
 
 
-def after_attacks() -> Portfolio:
-    """For queries on which gradient attacks have failed already: a short attack, bounds, then rows."""
+def after_attacks(norm: float = math.inf) -> Portfolio:
+    """For queries on which gradient attacks have failed already: a short attack, bounds, then rows.
+
+    Bounds know little of the corners of an L1 ball, which is two rows per input: there rows are tried first.
+    """
     from verifolio.attempt import Choice
     from verifolio.portfolio import Member, Portfolio, Series
 
     quick = Member(Choice("pgd", {"rounds": 2}), seconds=0.2, share=0.1, optional=True)
-    deep = Member(Choice("crown"), share=0.6, optional=True)
-    return Portfolio(Series((quick, deep, Member(Choice("milp"), optional=True))), "ensemble")
+    rows = (Member(Choice("milp"), seconds=5.0, share=0.3, optional=True),) if norm == 1 else ()
+    deep = Member(Choice("crown"), share=0.6 if norm != 1 else 0.3, optional=True)
+    return Portfolio(Series((quick, *rows, deep, Member(Choice("milp"), optional=True))), "ensemble")

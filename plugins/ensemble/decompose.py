@@ -24,6 +24,8 @@ def decompose(survey: Survey, alpha: Fraction | None, exact: bool, progress: Pro
     """
     count = len(survey.networks)
     survey.look()
+    # one look at every network alone: where all of them are safe, nothing has to be attacked
+    survey.bound([(j, bit) for j in range(len(survey.spots)) for bit in bits((1 << count) - 1)])
     while True:
         low = solve([x.lower_family() for x in survey.lattices], count)
         high = solve([x.upper_family() for x in survey.lattices], count)
@@ -32,7 +34,8 @@ def decompose(survey: Survey, alpha: Fraction | None, exact: bool, progress: Pro
         settled = low.lower == high.upper or (verdict is not Outcome.UNKNOWN and not exact)
         if settled or survey.stop():
             break
-        hopeful = solve([x.hopeful_family() for x in survey.lattices], count)
+        vain = any(x.unknown for x in survey.lattices)
+        hopeful = solve([x.hopeful_family() for x in survey.lattices], count) if vain else high
         questions = _support(survey, hopeful)
         if not questions:
             break

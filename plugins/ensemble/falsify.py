@@ -30,6 +30,7 @@ from .replay import Float32, Spot
 Method = Literal["ga1", "ga2", "ga3", "search"]
 PLAIN: tuple[Method, ...] = ("ga1", "ga2", "ga3")
 BATCH = 2048
+TOGETHER = 256  # descents at most that are made at once rather than one after the other
 NEAR = 1e-5  # margins above -NEAR are worth a replay: float32 rounds differently there
 
 
@@ -86,8 +87,13 @@ class Falsifier:
     """The networks as torch modules, and attacks on batches of tasks; nothing here is believed unreplayed."""
 
     def __init__(self, networks: Sequence[Network], plan: Plan | None = None) -> None:
-        self.modules: list[nn.Module] = [n.module().requires_grad_(False) for n in networks]
+        self.networks = list(networks)
         self.plan = plan or Plan()
+
+    @cached_property
+    def modules(self) -> list[nn.Module]:
+        """Made for the first attack; where bounds decide everything, there is none."""
+        return [n.module().requires_grad_(False) for n in self.networks]
 
     def attack(
         self, tasks: Sequence[Task], method: Method, stop: Callable[[], bool] = lambda: False
@@ -100,7 +106,11 @@ class Falsifier:
         return found
 
     def _attack(self, tasks: Sequence[Task], method: Method) -> list[Float32 | None]:
-        batch = _make_batch(tasks, len(self.modules))
+        runs = len(self._runs(method, tasks))
+        boxes = math.isinf(tasks[0].spot.reference.norm)
+        if method == "search" and not boxes and len(tasks) * runs <= TOGETHER:
+            return self._attack_together(tasks, runs)
+        batch = _make_batch(tasks, len(self.networks))
         random = torch.Generator().manual_seed(self.plan.seed)
         best = batch.centre.clone()
         margin = self.margins(batch, best).amin(1)
@@ -116,6 +126,18 @@ class Falsifier:
             margin[todo] = torch.where(better, reached, margin[todo])
             best[todo] = torch.where(better[:, None], x, best[todo])
         points = best.numpy()
+        return [points[k] if margin[k] >= -NEAR else None for k in range(len(tasks))]
+
+    def _attack_together(self, tasks: Sequence[Task], runs: int) -> list[Float32 | None]:
+        """Few tasks: all descents of all of them as one batch, since a step costs the same for one as for many."""
+        batch = _make_batch([t for t in tasks for _ in range(runs)], len(self.networks))
+        random = torch.Generator().manual_seed(self.plan.seed)
+        x = batch.centre.clone()
+        for run in range(1, runs):
+            x[run::runs] = self._start(batch.take(torch.arange(run, len(x), runs)), tasks, run, random)
+        x, reached = self._descend(batch, x, "search", runs)
+        margin, best = reached.reshape(-1, runs).max(1)
+        points = x.reshape(len(tasks), runs, -1)[torch.arange(len(tasks)), best].numpy()
         return [points[k] if margin[k] >= -NEAR else None for k in range(len(tasks))]
 
     def _runs(self, method: Method, tasks: Sequence[Task]) -> list[Method]:
@@ -156,8 +178,11 @@ class Falsifier:
         lower, upper = batch.geometry.lower, batch.geometry.upper
         return climb(partial(self._linear, batch), x, lower, upper, self.plan.steps)
 
-    def _descend(self, batch: _Batch, x: Tensor, method: Method) -> tuple[Tensor, Tensor]:
-        """Best points and their least margins; every method keeps the best it has seen."""
+    def _descend(self, batch: _Batch, x: Tensor, method: Method, runs: int = 1) -> tuple[Tensor, Tensor]:
+        """Best points and their least margins; every method keeps the best it has seen.
+
+        Stops when one of the `runs` descents of every task has arrived; they lie side by side.
+        """
         steps = 1 if method == "ga1" else self.plan.steps
         best, reached = x.clone(), x.new_full((len(x),), -math.inf)
         for step in range(steps + 1):
@@ -166,7 +191,7 @@ class Falsifier:
             better = margin > reached
             reached = torch.where(better, margin, reached)
             best = torch.where(better[:, None], x, best)
-            if last or bool((reached >= 0).all()):
+            if last or bool((reached.reshape(-1, runs).amax(1) >= 0).all()):
                 break
             moved = x + _step_size(step, steps, method) * _direction(batch, slope)
             x = project(batch.geometry, moved[:, None])[:, 0]

@@ -51,6 +51,8 @@ class Block:
 
 def solve(families: Sequence[Family], networks: int) -> Game:
     """The value of the game and how to play it."""
+    if all(len(family) == 1 for family in families):
+        return _without_choice(families, networks)
     places: dict[Family, list[int]] = defaultdict(list)
     for j, family in enumerate(families):
         places[family].append(j)
@@ -63,6 +65,14 @@ def solve(families: Sequence[Family], networks: int) -> Game:
         for j, share in zip(block.points, spread(amount, len(block.points)), strict=True):
             shares[j] = share
     return Game(value_of(shares, networks), bound_of(families, weights), tuple(shares), tuple(weights))
+
+
+def _without_choice(families: Sequence[Family], networks: int) -> Game:
+    """Where every point has one set only: the network that is fooled the least is the certificate."""
+    shares = tuple({next(iter(family)): Fraction(1)} for family in families)
+    counts = [sum(_has(mask, c) for share in shares for mask in share) for c in range(networks)]
+    weights = tuple(Fraction(c == counts.index(min(counts))) for c in range(networks))
+    return Game(value_of(shares, networks), bound_of(families, weights), shares, weights)
 
 
 def value_of(shares: Sequence[Shares], networks: int) -> Fraction:

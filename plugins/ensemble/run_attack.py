@@ -61,7 +61,7 @@ def run_attack(call: AttackCall, limits: Limits, as_json: bool, picture: str) ->
         limits.store,
     )
     request = AttackRequest(networks, tuple(references), alpha)
-    with limits.oracle() as oracle:
+    with limits.oracle(NORMS[call.norm]) as oracle:
         result = EnsembleAttack(options).run(request, oracle, _tell)
     if as_json:
         say_json(describe(call, request, result, indices))

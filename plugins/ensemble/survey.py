@@ -65,6 +65,8 @@ class Survey:
         self.lattices = [Lattice(len(self.networks)) for _ in self.spots]
         self.falsifier = Falsifier(self.networks, self.plan)
         self.prover = Prover(self.networks)
+        self._bounded: set[Question] = set()
+        self._tried: dict[tuple[int, int, Method], frozenset[int]] = {}
         self.property = SimultaneousMisclassification(self.joint)
         hashes = [n.sha256 for n in self.networks]
         if len(set(hashes)) < len(hashes):
@@ -139,8 +141,18 @@ class Survey:
                 self.tally.clean += 1
 
     def attack(self, questions: Sequence[Question], method: Method = "search") -> None:
-        """Gradient attacks on the open questions, started from what fools parts of the set already."""
-        todo = self.open(questions)
+        """Gradient attacks on the open questions, started from what fools parts of the set already.
+
+        What was attacked from the same points before is left out: it would end in the same way.
+        """
+        todo = []
+        for j, mask in self.open(questions):
+            known = frozenset(s for s in self.lattices[j].fooled if s & mask)
+            if self._tried.get((j, mask, method)) != known:
+                self._tried[j, mask, method] = known
+                todo.append((j, mask))
+        if not todo:
+            return
         tasks = [Task(self.spots[j], mask, self._starts(j, mask)) for j, mask in todo]
         for (j, mask), x in zip(todo, self.falsifier.attack(tasks, method, self.stop), strict=True):
             if x is not None and self.learn(j, x, method, mask):
@@ -161,9 +173,11 @@ class Survey:
     def _bound(self, questions: Sequence[Question]) -> None:
         by_mask: dict[int, list[int]] = defaultdict(list)
         for j, mask in questions:
-            by_mask[mask].append(j)
+            if (j, mask) not in self._bounded:
+                by_mask[mask].append(j)
         for mask, places in by_mask.items():
             proved = self.prover.prove([self.spots[j] for j in places], mask, self.stop)
+            self._bounded.update((j, mask) for j in places)
             done = [j for j, ok in zip(places, proved, strict=True) if ok]
             for j in done:
                 self.lattices[j].add_proof(mask)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,9 @@ import pytest
 
 from verifolio.data import load_data
 from verifolio.errors import InputError
+from verifolio.estimator import silent
 from verifolio.network import Network
+from verifolio.oracle import Oracle
 from verifolio.plugins.ensemble.attack import (
     AttackOptions,
     AttackRequest,
@@ -22,7 +26,9 @@ from verifolio.plugins.ensemble.attack import (
     Outcome,
     realised_value,
 )
-from verifolio.plugins.ensemble.falsify import Plan
+from verifolio.plugins.ensemble.commands import after_attacks
+from verifolio.plugins.ensemble.decompose import decompose
+from verifolio.plugins.ensemble.falsify import Falsifier, Plan, Task
 from verifolio.plugins.ensemble.highs import Ending
 from verifolio.plugins.ensemble.ledger import Ledger
 from verifolio.plugins.ensemble.monolith import Program, make_part
@@ -123,6 +129,57 @@ def test_the_value_is_that_of_all_attacks_and_of_the_big_program(tiny: Any, tmp_
             assert program.value_lower <= result.value_lower <= program.value_upper
             values.add(result.value_lower)
     assert len(values) >= 4  # not all of them are trivial
+
+
+def test_in_l1_balls_the_value_is_that_of_the_big_program(tiny: Any, tmp_path: Path) -> None:
+    rng = np.random.default_rng(13)
+    values = set()
+    with Oracle(after_attacks(1.0), "inline", timeout=30.0) as oracle:
+        for trial in range(20):
+            folder = tmp_path / str(trial)
+            folder.mkdir()
+            networks = tiny.random_ensemble(rng, folder, 3, 2)
+            points = tiny.random_points(rng, 2, 2, 1.0)
+            result = play(networks, points, oracle)
+            assert result.value_lower == result.value_upper == realised_value(result.attacks, 3)
+            program = play(networks, points, oracle, method=Method.MAXMIN)
+            assert abs(program.stats["objective"] - float(result.value_lower)) < 1e-6
+            values.add(result.value_lower)
+    assert len(values) >= 3
+
+
+def test_where_bounds_say_it_all_nothing_is_attacked_or_asked(tiny: Any, tmp_path: Path) -> None:
+    networks, (point,) = figure_one(tiny, tmp_path)
+    near = replace(point, epsilon=0.5)
+    with tiny.inline() as oracle:
+        survey = Survey(networks, [Spot(near)], oracle)
+        result = decompose(survey, Fraction(1, 2), True, silent)
+        assert oracle.counts == {}
+    assert (result.verdict, result.value_upper) == (Outcome.ROBUST, Fraction(0))
+    assert survey.tally.bounded == 2
+    assert "modules" not in vars(survey.falsifier)
+
+
+class Counting(Falsifier):
+    """Remembers how many tasks it had."""
+
+    tasks = 0
+
+    def attack(self, tasks: Sequence[Task], *more: Any) -> list[Any]:
+        self.tasks += len(tasks)
+        return list(super().attack(tasks, *more))
+
+
+def test_nothing_is_attacked_again_from_the_same_points(tiny: Any, tmp_path: Path) -> None:
+    networks, (point,) = figure_one(tiny, tmp_path)
+    with tiny.inline() as oracle:
+        survey = Survey(networks, [Spot(point)], oracle)
+        survey.falsifier = Counting(networks)
+        for _ in range(2):
+            survey.attack([(0, 0b11)])
+        survey.attack([(0, 0b01)])  # fooled: another start for the pair
+        survey.attack([(0, 0b11)])
+    assert survey.falsifier.tasks == 3
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0])
