@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Attack ensembles of networks, and select diverse members.", no_args_is_help=True)
 
-Networks = Annotated[list[str], typer.Argument(metavar="NETWORKS...", help="ONNX files.")]
+Networks = Annotated[list[str], typer.Argument(metavar="NETWORK", help="ONNX files.")]
 Data = Annotated[str, typer.Option(help="Points: NAME[:SPLIT] or a file.")]
 Picture = Annotated[str, typer.Option(help="Draw the result into this file (png, svg, pdf).")]
 Clip = Annotated[bool, typer.Option("--clip/--no-clip", help="Keep attack points inside [0, 1].")]
@@ -87,11 +87,15 @@ def attack(
     networks: Networks,
     data: Data,
     epsilon: Annotated[float, typer.Option(min=0, help="Radius of the attacks.")],
-    alpha: Annotated[str, typer.Option(help="Loss from which the ensemble is not robust, e.g. 0.4.")] = "",
+    alpha: Annotated[
+        str, typer.Option(help="Loss from which it is not robust, e.g. 0.4; without, the value.")
+    ] = "",
     indices: Annotated[str, typer.Option(help="Which points, e.g. 0:10,17.")] = "0:4",
     norm: Annotated[Norm, typer.Option(help="Norm of the radius.")] = Norm.L1,
     clip: Clip = False,
-    attacks: Annotated[int, typer.Option(min=0, help="Attacks of milp, maxmilp, maxmin, smt.")] = 0,
+    attacks: Annotated[
+        int, typer.Option(min=0, help="How many the programs may mix; 0: one per network.")
+    ] = 0,
     method: Annotated[AttackMethod, typer.Option(help="How to search.")] = AttackMethod.DECOMPOSITION,
     exact: Annotated[bool, typer.Option("--exact", help="Go on until the value is known.")] = False,
     form: Annotated[Form, typer.Option(help="How joint queries are written.")] = Form.AUTO,

@@ -47,7 +47,8 @@ def draw_attack(request: AttackRequest, result: AttackResult, shape: Sequence[in
             axes[k][j].set_title(title or "none", fontsize=6)
         axes[k][0].set_ylabel(f"{float(attack.probability):.3g}", fontsize=8)
     low, high = float(result.value_lower), float(result.value_upper)
-    figure.suptitle(f"{result.verdict.value}: value {low:.4g} to {high:.4g}", fontsize=9)
+    value = f"{low:.4g}" if low == high else f"{low:.4g} to {high:.4g}"
+    figure.suptitle(f"{result.verdict.value}: value {value}", fontsize=9)
     figure.savefig(path, dpi=150)
 
 
@@ -84,14 +85,16 @@ def draw_selection(request: SelectionRequest, result: SelectionResult, path: Pat
 
 
 def _heat_map(figure: Any, axis: Any, result: SelectionResult, names: Sequence[str]) -> None:
-    share = result.errors.found / result.errors.balls
+    share = 100 * result.errors.found / result.errors.balls
+    dark = share.max() / 2
     np.fill_diagonal(share, np.nan)
     image = axis.imshow(share, cmap="magma_r", vmin=0)
     for a in range(len(names)):
         for b in range(len(names)):
             if a != b:
                 left = "?" if result.errors.open[a, b] else ""
-                axis.text(b, a, f"{100 * share[a, b]:.0f}{left}", ha="center", va="center", fontsize=6)
+                text = axis.text(b, a, f"{share[a, b]:.0f}{left}", ha="center", va="center", fontsize=6)
+                text.set_color("white" if share[a, b] > dark else "black")
     axis.set_xticks(range(len(names)), names, rotation=90, fontsize=7)
     axis.set_yticks(range(len(names)), names, fontsize=7)
     axis.set_title("mutual errors, % of balls", fontsize=9)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verifolio.cli.main import DONE, UNDECIDED, complain
@@ -18,6 +17,7 @@ from .attack import AttackOptions, AttackRequest, AttackResult, EnsembleAttack, 
 from .falsify import Plan
 from .joint import JointOptions
 from .lattice import members
+from .picture_file import picture_path
 from .replay import make_references
 
 if TYPE_CHECKING:
@@ -45,6 +45,7 @@ class AttackCall:
 
 def run_attack(call: AttackCall, limits: Limits, as_json: bool, picture: str) -> int:
     """Run, print, draw; gives the exit code."""
+    target = picture_path(picture)
     alpha = read_alpha(call.alpha)
     networks = tuple(Network.load(n) for n in call.networks)
     data = load_data(call.data)
@@ -67,10 +68,10 @@ def run_attack(call: AttackCall, limits: Limits, as_json: bool, picture: str) ->
         say_json(describe(call, request, result, indices))
     else:
         show(request, result, indices)
-    if picture:
+    if target is not None:
         from .pictures import draw_attack
 
-        draw_attack(request, result, data.shape, Path(picture))
+        draw_attack(request, result, data.shape, target)
     known = result.verdict is not Outcome.UNKNOWN
     if alpha is None:
         known = result.value_lower == result.value_upper
@@ -78,7 +79,7 @@ def run_attack(call: AttackCall, limits: Limits, as_json: bool, picture: str) ->
 
 
 def _tell(done: int, total: int, message: str) -> None:
-    complain(message)
+    complain(f"{message} ({done} of {total})" if total else message)
 
 
 def read_alpha(text: str) -> Fraction | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from verifolio.errors import InputError
 from verifolio.network import Network
 
 from .falsify import Plan
+from .picture_file import picture_path
 from .scores import Interval, MutualErrors
 from .selection import EnsembleSelection, SelectionOptions, SelectionRequest, SelectionResult
 
@@ -45,6 +45,7 @@ class SelectCall:
 
 def run_select(call: SelectCall, limits: Limits, as_json: bool, picture: str) -> int:
     """Run, print, draw; gives the exit code."""
+    target = picture_path(picture)
     request = make_request(call, limits.seed)
     options = SelectionOptions(
         call.method,  # type: ignore[arg-type]
@@ -63,10 +64,10 @@ def run_select(call: SelectCall, limits: Limits, as_json: bool, picture: str) ->
         say_json(describe(request, result))
     else:
         show(request, result)
-    if picture:
+    if target is not None:
         from .pictures import draw_selection
 
-        draw_selection(request, result, Path(picture))
+        draw_selection(request, result, target)
     return DONE
 
 
@@ -101,7 +102,7 @@ def read_radii(text: str) -> tuple[float, ...]:
 
 
 def _tell(done: int, total: int, message: str) -> None:
-    complain(message)
+    complain(f"{message} ({done} of {total})" if total else message)
 
 
 def show(request: SelectionRequest, result: SelectionResult) -> None:

@@ -130,6 +130,7 @@ class EnsembleSelection(Estimator):
 
     def run(self, request: SelectionRequest, oracle: Oracle, progress: Progress = silent) -> SelectionResult:
         started = time.monotonic()
+        self._check_rank(request.epsilons)
         ledger = Ledger(self.options.store or None)
         try:
             points = agreement_points(request.networks, request.data, request.points, request.label)
@@ -188,11 +189,13 @@ class EnsembleSelection(Estimator):
         )
         return Balls(survey, len(points), len(request.epsilons))
 
+    def _check_rank(self, epsilons: Sequence[float]) -> None:
+        if self.options.rank is not None and self.options.rank not in epsilons:
+            raise InputError("rank", f"one of the radii {list(epsilons)}", str(self.options.rank))
+
     def _ranking(self, epsilons: Sequence[float], errors: Sequence[MutualErrors]) -> MutualErrors:
         """The mutual errors of one radius, or of all balls together."""
         if self.options.rank is not None:
-            if self.options.rank not in epsilons:
-                raise InputError("rank", f"one of the radii {list(epsilons)}", str(self.options.rank))
             return errors[epsilons.index(self.options.rank)]
         found, left = sum(e.found for e in errors), sum(e.open for e in errors)
         return MutualErrors(np.asarray(found), np.asarray(left), sum(e.balls for e in errors))

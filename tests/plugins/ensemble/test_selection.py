@@ -136,6 +136,16 @@ def test_the_select_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert len(told["robust_accuracy"]["before"]) == 1
     assert picture.stat().st_size > 1000
     assert run(["ensemble", "select", *files, *asked[:2], "--size", "3", "--epsilons", "0.1"]) == 2
+    capsys.readouterr()
+    for wrong, said in (
+        (["--rank", "0.07"], "one of the radii"),
+        (["--picture", "heat.xyz"], "a file ending in .png"),
+        (["--picture", str(tmp_path / "none" / "heat.png")], "an existing folder"),
+    ):
+        assert run(["ensemble", "select", *files, *asked, *more, *wrong]) == 2
+        told_off = capsys.readouterr().err
+        assert said in told_off
+        assert "bounds of networks" not in told_off  # before anything is computed
 
 
 def test_the_attack_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
