@@ -19,14 +19,28 @@ from torch import Tensor
 from verifolio.budget import Budget
 from verifolio.errors import InputError
 from verifolio.plugins.crown.ascent import Variables
+from verifolio.plugins.crown.deepen import deepen
 from verifolio.plugins.crown.layers import Space
-from verifolio.plugins.crown.root import bound_root
+from verifolio.plugins.crown.root import Root, plant
 from verifolio.plugins.crown.subproblems import Subproblems
+from verifolio.plugins.crown.sweep import Effort
 from verifolio.problem import Problem
 
 FIELDS = ("disjunct", "phase", "alpha", "beta", "mix")
 AT_ONCE = 512
+MOST_ROUNDS = 64
 Phases = NDArray[np.int8]
+
+
+@dataclass(frozen=True)
+class Depth:
+    """The rounds of splits on the intermediate neurons behind a root, and whether each came to its end."""
+
+    rounds: tuple[int, ...] = ()
+    complete: bool = True
+
+    def after(self, rounds: int, complete: bool) -> Depth:
+        return Depth((*self.rounds, rounds), self.complete and complete)
 
 
 @dataclass
@@ -52,14 +66,20 @@ class Ledger:
         if self.full():
             self.parts = {name: [] for name in FIELDS}
 
-    def save(self, path: Path, problem: Problem, steps: int, elements: int) -> None:
-        """Write the certificate of a finished search, with the effort that its root took."""
+    def save(self, path: Path, problem: Problem, effort: Effort, depth: Depth) -> str:
+        """Write the certificate of a finished search, with the effort that its root took; says what came of it."""
+        if self.full():
+            return f"not written: it outgrew {self.room} bytes"
+        if not depth.complete:
+            return "not written: the bounds it rests on were cut short by the clock"
         arrays: dict[str, Any] = {
             name: torch.cat(p).numpy() if p else np.zeros(0) for name, p in self.parts.items()
         }
         key = (problem.graph.sha256, problem.condition_sha256, problem.domain.sha256)
         with path.open("wb") as file:
-            np.savez(file, key=np.array(key), effort=np.array([steps, elements]), **arrays)
+            took = np.array([effort.steps, effort.elements, *depth.rounds], np.int64)
+            np.savez(file, key=np.array(key), effort=took, **arrays)
+        return str(path)
 
 
 def check(problem: Problem, path: Path) -> str | None:
@@ -72,8 +92,7 @@ def check(problem: Problem, path: Path) -> str | None:
         raise InputError(str(path), "a certificate of crown", str(error)) from error
     if tuple(held["key"]) != (problem.graph.sha256, problem.condition_sha256, problem.domain.sha256):
         return "it is about another network, condition or input set"
-    steps, elements = (int(v) for v in held["effort"])
-    root = bound_root(problem, Space(torch.float32), steps, elements, Budget())
+    root = _root(problem, held["effort"].tolist())
     if not len(root.disjuncts):
         return None
     if root.condensed is None or held["phase"].shape[1:] != (root.condensed.kept,):
@@ -95,6 +114,16 @@ def check(problem: Problem, path: Path) -> str | None:
     return None
 
 
+def _root(problem: Problem, took: list[int]) -> Root:
+    """The root that a search began with, for the effort it took."""
+    steps, elements, *depth = took
+    effort = Effort(steps=steps, elements=elements)
+    trunk = plant(problem, Space(torch.float32), effort, Budget())
+    for rounds in depth:
+        deepen(trunk, rounds, effort, Budget())
+    return trunk.root()
+
+
 def _check_form(held: dict[str, Any]) -> None:
     """Arrays of the right kinds and shapes, or a ValueError."""
     count = len(held["disjunct"])
@@ -102,8 +131,10 @@ def _check_form(held: dict[str, Any]) -> None:
         wanted = "if" if name in ("alpha", "beta", "mix") else "i"
         if len(held[name]) != count or (count and held[name].dtype.kind not in wanted):
             raise ValueError(f"{name} does not fit the other arrays")
-    if held["effort"].shape != (2,) or held["effort"].dtype.kind != "i":
+    if held["effort"].ndim != 1 or len(held["effort"]) < 2 or held["effort"].dtype.kind != "i":
         raise ValueError("the root's effort is missing")
+    if (held["effort"][2:] > MOST_ROUNDS).any():
+        raise ValueError(f"more than {MOST_ROUNDS} rounds of splits")
 
 
 def covers(phases: Phases) -> bool:

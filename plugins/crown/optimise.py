@@ -91,7 +91,8 @@ def evaluate(program: Program, state: State, goal: Goal, signs: dict[int, Tensor
 
 def optimise(program: Program, state: State, goal: Goal, schedule: Schedule, budget: Budget) -> Result:
     """Raise the best row of every goal by its slopes, with projected Adam; keeps the best margins seen."""
-    alpha = {i: a.requires_grad_() for i, a in start(program, state).items()}
+    count = len(goal.rhs)  # every goal has its own slopes
+    alpha = {i: a.expand(count, -1).clone().requires_grad_() for i, a in start(program, state).items()}
     adam = Adam((alpha.values(), schedule.rate))
     best: Tensor | None = None
     for step in range(schedule.iterations):

@@ -13,10 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from verifolio.graph import Graph
+from verifolio.graph import Graph, Op, Select
 from verifolio.plugins.crown.layers import Layer, Space, make_layer
 from verifolio.plugins.crown.region import Region, dot
 from verifolio.plugins.crown.relax import Lines, Relaxation, relaxation
@@ -75,6 +76,9 @@ class Program:
         self.before: tuple[int, ...] = tuple(sorted({p for i in self.nonlinear for p in self.parents[i]}))
         self.mixing = self._mixing_depth()
         self.charged = self._charged()
+        self.copies = {
+            i: first for i, n in enumerate(graph.nodes) if (first := _copies(n.op, space)) is not None
+        }
         self.extra = len(graph.nodes) + 8
 
     def _charged(self) -> frozenset[int]:
@@ -216,6 +220,14 @@ class Program:
         if capture is not None:
             capture(0, first)
         return Pushed(first, constant, charge + state.underflow())
+
+
+def _copies(op: Op, space: Space) -> Tensor | None:
+    """For every entry of a selection the first one that has the same source; None: all sources differ."""
+    if not isinstance(op, Select):
+        return None
+    _, first, back = np.unique(op.index, return_index=True, return_inverse=True)
+    return None if len(first) == op.size else torch.as_tensor(first[back], device=space.device)
 
 
 def long_sum(terms: int) -> float:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -10,6 +10,7 @@ from torch import Tensor
 
 from verifolio.budget import Budget
 from verifolio.evidence import Bounds
+from verifolio.graph import Graph
 from verifolio.plugins.crown.ascent import Variables
 from verifolio.plugins.crown.compress import Compressed, compress
 from verifolio.plugins.crown.condensed import Condensed
@@ -19,7 +20,7 @@ from verifolio.plugins.crown.optimise import Dual, Goal, Result, evaluate
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.region import Balls, Region, shrunk_box
 from verifolio.plugins.crown.relax.base import Interval
-from verifolio.plugins.crown.sweep import Effort, sweep
+from verifolio.plugins.crown.sweep import Deeper, Effort, sweep
 from verifolio.problem import Problem, dense_rows
 
 
@@ -27,14 +28,15 @@ from verifolio.problem import Problem, dense_rows
 class Root:
     """The program and state the search works on, one goal per open disjunct, and which disjuncts those are.
 
-    `condensed` is the same network as matrices, where it is piecewise linear.
+    `bounds`: of the whole graph's neurons, as evidence. `condensed`: the same network as matrices, where it is
+    piecewise linear.
     """
 
     program: Program
     state: State
     goal: Goal
     disjuncts: Tensor
-    bounds: Bounds
+    bounds: Bounds | None = None
     condensed: Condensed | None = None
 
     def signs(self, phase: Tensor) -> dict[int, Tensor]:
@@ -96,47 +98,78 @@ def make_goal(space: Space, problem: Problem) -> Goal:
     return Goal(space.tensor(on_outputs), inputs if on_inputs.any() else None, space.up(rhs + 1.01 * lost))
 
 
-@torch.no_grad()
-def bound_root(problem: Problem, space: Space, steps: int, elements: int, budget: Budget) -> Root:
+class Trunk:
+    """Bounds of a problem's whole domain, dearer step by step; `root` is where a search starts from them."""
+
+    def __init__(self, problem: Problem, space: Space, budget: Budget) -> None:
+        self.problem, self.space, self.budget = problem, space, budget
+        self.halved = halve(problem.graph)
+        self.program = Program(self.halved.graph, space)
+        self.region = Region.of([problem.domain], space)
+        self.goal = make_goal(space, problem)
+        self.known: dict[int, Interval] = {}
+        self.live = torch.arange(len(self.goal.rhs), device=space.device)
+        self.state = State(self.region)
+
+    @torch.no_grad()
+    def grow(self, effort: Effort, deeper: Deeper | None = None, budget: Budget | None = None) -> None:
+        """Tighten the bounds of every neuron; see which disjuncts they leave open."""
+        self.state = sweep(
+            self.program, self.region, effort, self.known, self.budget if budget is None else budget, deeper
+        )
+        self.known = {p: self.state.interval[p] for p in self.program.before}
+        goal = self.goal.pick(self.live)
+        self.live = self.live[open_goals(evaluate(self.program, self.state, goal, {}, Dual()).margin)]
+
+    def done(self) -> bool:
+        return not len(self.live) or self.budget.expired()
+
+    @torch.no_grad()
+    def root(self) -> Root:
+        """The open disjuncts on the graph as it is; without its stable neurons if it is piecewise linear."""
+        bounds = as_bounds(self.problem, self.known, self.halved)
+        if not len(self.live) or not self.problem.graph.piecewise_linear:
+            return Root(self.program, self.state, self.goal.pick(self.live), self.live, bounds)
+        # in float64: the small graph is as exact as its rows are
+        goal = make_goal(Space(torch.float64, str(self.space.device)), self.problem).pick(self.live)
+        root = shrink(self.program.graph, self.state.region, self.known, goal.rows, goal.inputs, goal.rhs)
+        return replace(root, disjuncts=self.live, bounds=bounds)
+
+
+def plant(problem: Problem, space: Space, effort: Effort, budget: Budget) -> Trunk:
     """Ever dearer bounds while a disjunct is open: intervals, backward bounds, optimised slopes per neuron."""
-    halved = halve(problem.graph)
-    program = Program(halved.graph, space)
-    region = Region.of([problem.domain], space)
-    goal = make_goal(space, problem)
-    live = torch.arange(len(goal.rhs), device=space.device)
-    efforts = [Effort(tighten=False), Effort(elements=elements)]
-    efforts += [Effort(steps=steps, elements=elements)] if steps else []
-    known: dict[int, Interval] = {}
-    for effort in efforts:
-        state = sweep(program, region, effort, known=known, budget=budget)
-        known = {p: state.interval[p] for p in program.before}
-        live = live[open_goals(evaluate(program, state, goal.pick(live), {}, Dual()).margin)]
-        if not len(live) or budget.expired():
+    trunk = Trunk(problem, space, budget)
+    efforts = [Effort(tighten=False), replace(effort, steps=0)]
+    efforts += [effort] if effort.steps else []
+    for step in efforts:
+        trunk.grow(step)
+        if trunk.done():
             break
-    bounds = as_bounds(problem, known, halved)
-    root = Root(program, state, goal.pick(live), live, bounds)
-    return root if not len(live) or not problem.graph.piecewise_linear else shrink(problem, root)
+    return trunk
 
 
-def shrink(problem: Problem, root: Root) -> Root:
-    """The same root on the graph without its stable neurons, whose outputs are the goal's rows minus `rhs`."""
-    space = root.program.space
-    # in float64: the small graph is as exact as its rows are
-    goal = make_goal(Space(torch.float64, str(space.device)), problem).pick(root.disjuncts)
-    count, height, outputs = goal.rows.shape
-    inputs = goal.inputs
-    direct = goal.rows.new_zeros(count * height, problem.graph.input_size)
+def shrink(
+    graph: Graph,
+    region: Region,
+    known: dict[int, Interval],
+    rows: Tensor,
+    inputs: Tensor | None = None,
+    rhs: Tensor | None = None,
+) -> Root:
+    """The graph without its stable neurons, whose outputs are the goals' rows (count, rows, outputs) minus `rhs`."""
+    space = Space(region.lower.dtype, str(region.lower.device))
+    count, height, outputs = rows.shape
+    direct = rows.new_zeros(count * height, graph.input_size)
     if inputs is not None:
         direct = inputs.reshape(count * height, -1)
-    known = {p: root.state.interval[p] for p in root.program.before}
-    wanted, rhs = goal.rows.reshape(-1, outputs), goal.rhs.reshape(-1)
-    small = compress(root.program.graph, root.state.region, known, wanted, direct, rhs)
+    flat = None if rhs is None else rhs.reshape(-1)
+    small = compress(graph, region, known, rows.reshape(-1, outputs), direct, flat)
     program = Program(small.graph, space)
-    state = sweep(program, root.state.region, Effort(tighten=False), known=small.known)
-    rows = torch.eye(count * height, dtype=space.dtype, device=space.device).reshape(count, height, -1)
-    zero = rows.new_zeros(count, height)
-    goals = Goal(rows, None, zero, mixable=True)
-    return Root(program, state, goals, root.disjuncts, root.bounds, condense(small, state, space))
+    state = sweep(program, region, Effort(tighten=False), known=small.known)
+    single = torch.eye(count * height, dtype=space.dtype, device=space.device).reshape(count, height, -1)
+    goal = Goal(single, None, single.new_zeros(count, height), mixable=True)
+    every = torch.arange(count, device=space.device)
+    return Root(program, state, goal, every, None, condense(small, state, space))
 
 
 def condense(small: Compressed, state: State, space: Space) -> Condensed:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -34,6 +34,7 @@ class Effort:
 
 
 PLAIN = Effort()
+Deeper = Callable[[Program, State, int], None]
 TRIED = 32  # neurons of a layer that are bounded first where intervals are good already
 WORTHWHILE = 0.03  # part of their width that must go, or the layer's other neurons are left alone
 
@@ -44,10 +45,12 @@ def sweep(
     effort: Effort = PLAIN,
     known: Mapping[int, Interval] | None = None,
     budget: Budget | None = None,
+    deeper: Deeper | None = None,
 ) -> State:
     """Intervals and lines of every node up to the output.
 
-    `known` holds intervals that are valid already; past the budget's end nothing more is tightened.
+    `known` holds intervals that are valid already; past the budget's end nothing more is tightened. `deeper` may
+    improve a layer's intervals once more, before the next layer is looked at.
     """
     state = program.enter(region)
     forms = Forms(program, state) if effort.forward else None
@@ -61,6 +64,8 @@ def sweep(
         in_time = budget is None or not budget.expired()
         if effort.tighten and in_time and node in program.before and program.mixing[node] > 1:
             refine(program, state, node, effort, budget)
+            if deeper is not None:
+                deeper(program, state, node)
     return state
 
 
@@ -76,6 +81,9 @@ def refine(program: Program, state: State, node: int, effort: Effort, budget: Bu
     wanted = mask.any(0).nonzero()[:, 0]
     if not len(wanted):
         return
+    copies = program.copies.get(node)
+    if copies is not None:  # one bound serves all copies of a value
+        wanted = copies[wanted].unique()
     low, high = state.interval[node]
     batch = max(state.region.batch, low.shape[0])
     low, high = low.expand(batch, -1).clone(), high.expand(batch, -1).clone()
@@ -100,6 +108,8 @@ def refine(program: Program, state: State, node: int, effort: Effort, budget: Bu
         gain = 1 - ((high[:, chunk] - low[:, chunk]) / before.clamp(min=1e-30)).nan_to_num(1.0).mean()
         if unsure and gain < WORTHWHILE:
             break
+    if copies is not None:
+        low, high = low[:, copies], high[:, copies]
     state.interval[node] = torch.minimum(low, high), torch.maximum(low, high)
 
 

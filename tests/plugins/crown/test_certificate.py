@@ -13,9 +13,11 @@ import torch
 from verifolio.answer import Verdict
 from verifolio.budget import Budget
 from verifolio.errors import InputError
-from verifolio.plugins.crown.certificate import check, covers
+from verifolio.plugins.crown import neuron_split
+from verifolio.plugins.crown.certificate import Depth, Ledger, check, covers
 from verifolio.plugins.crown.layers import Space
-from verifolio.plugins.crown.root import bound_root
+from verifolio.plugins.crown.root import plant
+from verifolio.plugins.crown.sweep import Effort
 from verifolio.plugins.crown.verifier import Crown, CrownOptions
 from verifolio.problem import Domain, Problem
 from verifolio.testing.generate import Shape, random_graph
@@ -85,7 +87,7 @@ def test_slopes_that_are_no_lines_prove_nothing(tmp_path: Path) -> None:
     rows = tuple(make_rows([({4: 1.0}, float(d.rhs[0]) + 100.0)]) for d in problem.disjuncts)
     false = Problem(problem.graph, problem.domain, rows)
     steps, elements = (int(v) for v in held["effort"])
-    root = bound_root(false, Space(torch.float32), steps, elements, Budget())
+    root = plant(false, Space(torch.float32), Effort(steps=steps, elements=elements), Budget()).root()
     assert root.condensed is not None
     key = (false.graph.sha256, false.condition_sha256, false.domain.sha256)
     count, kept = len(root.disjuncts), root.condensed.kept
@@ -102,6 +104,27 @@ def test_slopes_that_are_no_lines_prove_nothing(tmp_path: Path) -> None:
         }
         np.savez(tmp_path / "forged.npz", **forged)
         assert check(false, tmp_path / "forged.npz") is not None
+
+
+def test_bounds_that_were_deepened_are_deepened_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The search stops at once for better bounds, and its certificate is about the neurons these leave open."""
+    monkeypatch.setattr(neuron_split, "STAGES", (neuron_split.Stage(0.0, 3, 0.5),))
+    depths = set()
+    for seed in range(4):
+        problem, path, _ = searched(tmp_path, seed)
+        with np.load(path) as file:
+            depths.add(len(file["effort"]) - 2)
+        assert check(problem, path) is None
+    assert depths == {0, 1} or depths == {1}
+
+
+def test_bounds_cut_short_by_the_clock_leave_no_certificate(tmp_path: Path) -> None:
+    problem, path, _ = searched(tmp_path, 0)
+    path.unlink()
+    said = Ledger(1 << 20).save(path, problem, Effort(steps=1), Depth().after(4, False))
+    assert "cut short" in said and not path.exists()
 
 
 @pytest.mark.parametrize(

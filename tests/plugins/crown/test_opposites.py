@@ -12,7 +12,8 @@ from verifolio.exact import evaluate as exactly
 from verifolio.graph import Conv, Dense, Graph, GraphBuilder, Relu
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.opposites import halve
-from verifolio.plugins.crown.root import bound_root
+from verifolio.plugins.crown.root import plant
+from verifolio.plugins.crown.sweep import Effort
 from verifolio.plugins.crown.verifier import Crown, CrownOptions
 from verifolio.problem import Domain, Problem
 from verifolio.testing.trial import sample, untrue
@@ -80,9 +81,9 @@ def test_inexact_weights_are_left_alone() -> None:
 def test_evidence_is_about_the_old_graph(graph: Graph) -> None:
     n = graph.input_size
     problem = Problem(graph, Domain(np.full(n, -1.0), np.ones(n)), (make_rows([({n: 1.0}, 0.0)]),))
-    bounds = bound_root(problem, Space(torch.float32), 2, 1 << 22, Budget(60.0)).bounds
+    bounds = plant(problem, Space(torch.float32), Effort(steps=2), Budget(60.0)).root().bounds
     before = {graph.nodes[i].parents[0] for i in graph.relus}
-    assert bounds.graph == graph.sha256 and set(bounds.lower) == before
+    assert bounds is not None and bounds.graph == graph.sha256 and set(bounds.lower) == before
     assert all(len(bounds.lower[p]) == graph.nodes[p].op.size for p in before)
     assert not untrue(bounds, problem, sample(problem.domain, 300))
 

@@ -14,8 +14,9 @@ from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.leaf import LeafSolver
 from verifolio.plugins.crown.optimise import Dual, Goal, Schedule, evaluate, optimise, start
 from verifolio.plugins.crown.program import State
-from verifolio.plugins.crown.root import Root, bound_root
+from verifolio.plugins.crown.root import Root, plant
 from verifolio.plugins.crown.subproblems import Subproblems
+from verifolio.plugins.crown.sweep import Effort
 from verifolio.problem import Domain, Problem
 from verifolio.testing.generate import KINDS, Shape, generate, random_condition, random_graph
 from verifolio.testing.trial import sample
@@ -34,7 +35,7 @@ def make_root(
     (drawn,) = random_condition(rng, graph, 1, rows)
     eased = make_rows([(dict(r.terms), float(r.rhs) + 0.5) for r in drawn.linear_rows()])
     problem = Problem(graph, domain, (eased,))
-    return problem, bound_root(problem, Space(dtype), 2, 1 << 22, Budget(60.0))
+    return problem, plant(problem, Space(dtype), Effort(steps=2), Budget(60.0)).root()
 
 
 def random_signs(rng: np.random.Generator, root: Root, count: int) -> Signs:
@@ -172,7 +173,7 @@ def test_root_bound_is_below_the_exact_minimum(seed: int) -> None:
     made = generate(rng, Shape(kind, inputs=4 if kind == "conv" else 2, width=4), 0.1, rows=1 + seed % 2)
     if made.margin is None:
         pytest.skip("the truth is unknown")
-    root = bound_root(made.problem, Space(torch.float32), 3, 1 << 22, Budget(60.0))
+    root = plant(made.problem, Space(torch.float32), Effort(steps=3), Budget(60.0)).root()
     assert len(root.disjuncts), "a satisfiable condition was proved impossible"
     height = root.goal.rhs.shape[1]
     result = optimise(root.program, root.state, root.goal, Schedule(40), Budget(60.0))

@@ -1,0 +1,147 @@
+"""Intermediate bounds by splitting: before the output is searched, every unstable neuron is, for a few rounds.
+
+A neuron's bound is the least one over subproblems that split the neurons before it, and each layer profits from the
+layers before. A search on the output pays for a loose intermediate bound in every subproblem; here it is paid once.
+(Gurobi does this for the tools that refine intermediate bounds by mixed-integer programs.)
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from verifolio.budget import Budget
+from verifolio.graph import Graph
+from verifolio.plugins.crown.bounding import Bounding
+from verifolio.plugins.crown.crew import Crew
+from verifolio.plugins.crown.program import Program, State
+from verifolio.plugins.crown.root import Trunk, shrink
+from verifolio.plugins.crown.subproblems import Subproblems
+from verifolio.plugins.crown.sweep import Effort
+
+FIRST_ITERATIONS, ITERATIONS = 30, 12
+NEURONS = 256  # whose rows are made together
+GOALS = 32  # that one thread bounds together
+SAMPLE = 8  # neurons that are tried first
+WORTHWHILE = 0.08  # part of their bounds that these must gain
+WORST = 4  # subproblems of one goal that are split in a round
+
+
+def deepen(trunk: Trunk, rounds: int, effort: Effort, budget: Budget) -> bool:
+    """Optimised slopes for every neuron and `rounds` of splits, layer by layer; False if that was broken off.
+
+    It is where the time would not suffice, and where the first neurons of a layer gain too little.
+    """
+
+    complete = True
+
+    def deeper(program: Program, state: State, node: int) -> None:
+        nonlocal complete
+        complete = complete and split_bounds(program, state, node, rounds, budget)
+
+    trunk.grow(replace(effort, thorough=True), deeper, budget)
+    return complete and not budget.expired()
+
+
+@torch.no_grad()
+def split_bounds(program: Program, state: State, node: int, rounds: int, budget: Budget) -> bool:
+    """Improve the interval of `node`, whose readers are ReLUs, where it holds zero; False if that was broken off."""
+    low, high = (end[0].double() for end in state.interval[node])
+    height = torch.where((low < 0) & (high > 0), -low * high / (high - low), 0.0)
+    wanted = height.argsort(descending=True)[: int((height > 0).sum())]
+    complete = True
+    for neurons in wanted.split(NEURONS):
+        layer = _Layer(program, state, node, neurons, budget)
+        complete = not budget.expired() and layer.run(rounds)
+        low[neurons] = torch.fmax(low[neurons], layer.found[0::2])
+        high[neurons] = torch.fmin(high[neurons], -layer.found[1::2])
+        if not complete:
+            break
+    space = program.space
+    ends = space.down(low.cpu().numpy())[None], space.up(high.cpu().numpy())[None]
+    state.interval[node] = torch.minimum(*ends), torch.maximum(*ends)
+    return complete
+
+
+class _Layer:
+    """Some neurons of a layer, two goals each: `found[2k]` bounds neuron k from below, `found[2k + 1]` minus it."""
+
+    def __init__(self, program: Program, state: State, node: int, neurons: Tensor, budget: Budget) -> None:
+        count, size = len(neurons), program.sizes[node]
+        unit = torch.zeros(count, size, dtype=torch.float64, device=neurons.device)
+        unit[torch.arange(count), neurons] = 1
+        before = {p: state.interval[p] for p in program.before if p < node}
+        graph = Graph(program.graph.nodes[: node + 1], node)
+        self.root = shrink(graph, state.region, before, torch.stack([unit, -unit], 1).reshape(-1, 1, size))
+        low, high = (end[0, neurons].double() for end in state.interval[node])
+        self.found = torch.stack([low, -high], 1).reshape(-1)
+        self.budget, self.left = budget, torch.arange(2 * count, device=neurons.device)
+        self.broken = False
+
+    def run(self, rounds: int) -> bool:
+        """Whether all goals were dealt with."""
+        if self.root.condensed is None:
+            return True
+        bounding = Bounding(self.root, self.root.condensed, self.budget)
+        first, clock = bounding.first(), self.budget.share(math.inf)
+
+        def take() -> Tensor | None:
+            size = 2 * (GOALS if len(self.left) < len(first) else SAMPLE)
+            goals, self.left = self.left[:size], self.left[size:]
+            return goals if len(goals) else None
+
+        def work(goals: Tensor) -> bool:
+            before = self.found[goals]
+            self.found[goals] = torch.fmax(before, _improve(bounding, first.pick(goals), rounds, self.budget))
+            done = len(first) - len(self.left)
+            late = clock.elapsed / done * len(self.left) > self.budget.remaining
+            gain = 1 - float(self.found[goals].sum() / before.sum())
+            idle = int(goals[0]) == 0 and gain < WORTHWHILE
+            self.broken |= late or idle or self.budget.expired()
+            return self.broken
+
+        Crew(self.budget.cores, take, work).run()
+        return not self.broken
+
+
+def _improve(bounding: Bounding, goals: Subproblems, rounds: int, budget: Budget) -> Tensor:
+    """The best bound of every goal; goals come in pairs, a neuron's lower and its upper side."""
+    start, count = int(goals.disjunct[0]), len(goals)
+    best = torch.full((count,), -torch.inf, dtype=torch.float64, device=goals.phase.device)
+    pool, bounds = _bound(bounding, goals, FIRST_ITERATIONS)
+    for k in range(rounds + 1):
+        least = torch.full_like(best, torch.inf).scatter_reduce_(0, pool.disjunct - start, bounds, "amin")
+        best = torch.fmax(best, torch.where(least == torch.inf, best, least))
+        settled = (best.reshape(-1, 2) > 0).any(1).repeat_interleave(2)  # the ReLU is a line: enough
+        going = ~settled[pool.disjunct - start]
+        pool, bounds = pool.pick(going), bounds[going]
+        if k == rounds or not len(pool) or budget.expired():
+            break
+        chosen = _worst(pool, bounds, start, count)
+        if not bool(chosen.any()):
+            break
+        children, theirs = _bound(bounding, pool.pick(chosen).split(), ITERATIONS)
+        theirs = torch.fmax(theirs, bounds[chosen].repeat(2))  # a part is no worse than the whole
+        pool = Subproblems.join([pool.pick(~chosen), children])
+        bounds = torch.cat([bounds[~chosen], theirs])
+    return best
+
+
+def _bound(bounding: Bounding, items: Subproblems, iterations: int) -> tuple[Subproblems, Tensor]:
+    done = bounding.bound(items, iterations)
+    return bounding.ranked(items, done), done.margin.nan_to_num(nan=-torch.inf)
+
+
+def _worst(pool: Subproblems, bounds: Tensor, start: int, count: int) -> Tensor:
+    """A mask of each goal's worst subproblems, where there is something to split."""
+    order = bounds.argsort()
+    order = order[(pool.disjunct[order]).argsort(stable=True)]
+    sizes = torch.bincount(pool.disjunct - start, minlength=count)
+    first = (sizes.cumsum(0) - sizes).repeat_interleave(sizes)
+    place = torch.arange(len(order), device=order.device) - first
+    chosen = torch.zeros(len(order), dtype=torch.bool, device=order.device)
+    chosen[order] = place < WORST
+    return chosen & (pool.branch[:, 0] >= 0)

@@ -1,0 +1,40 @@
+"""Candidates for counterexamples on the way: where bounds are attained, and now and then an attack from there."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from verifolio.plugins.crown.assault import Assault
+from verifolio.plugins.crown.input_split import Violation
+from verifolio.plugins.crown.optimise import Result
+from verifolio.plugins.crown.root import Root
+from verifolio.problem import Problem
+from verifolio.verifier import Context
+
+Array = NDArray[np.float64]
+TRIED_POINTS = 64
+STARTS = 8
+
+
+class Points:
+    """Looks for a point that replays."""
+
+    def __init__(self, problem: Problem, context: Context) -> None:
+        self.context = context
+        self.violation = Violation(problem, context.device)
+        self.assault = Assault(problem, context, eager=True)
+
+    def look(self, root: Root, result: Result, left: Tensor) -> Array | None:
+        """A point that replays, from the corners at which the rows of open goals are smallest."""
+        lead = result.margin.nan_to_num(nan=-np.inf).argmax(1)
+        rows = result.captured[0].expand(len(lead), -1, -1)[left, lead[left]][:TRIED_POINTS]
+        points = root.state.region.corner(rows[None])[0].double().cpu().numpy()
+        value = self.violation(points)
+        best = int(value.argmin())
+        if value[best] <= 0 and self.context.check(points[best]):
+            return np.asarray(points[best])
+        if self.assault.due():
+            return self.assault.run(list(points[np.argsort(value)[:STARTS]]))
+        return None
