@@ -21,11 +21,13 @@ if TYPE_CHECKING:
 class Balls:
     """The survey of all pairs in all balls; ball e * points + p is the one of point p with radius e."""
 
-    def __init__(self, survey: Survey, points: int, radii: int) -> None:
-        self.survey, self.points, self.radii = survey, points, radii
+    def __init__(self, survey: Survey, points: int, radii: int, together: int = 2) -> None:
+        self.survey, self.points, self.radii, self.together = survey, points, radii, together
         count = len(survey.networks)
         self.singles = [1 << a for a in range(count)]
         self.pairs = [1 << a | 1 << b for a, b in combinations(range(count), 2)]
+        larger = combinations(range(count), together) if together > 2 else ()
+        self.groups = [sum(1 << m for m in group) for group in larger]
 
     def decide(self, progress: Progress) -> None:
         """Single networks to the end before pairs: where one is safe, so is every pair that it is in.
@@ -35,16 +37,17 @@ class Balls:
         self.spread()
         progress(0, 0, "bounds of networks")
         self.prove(self.singles)
-        for masks, what in ((self.singles, "networks"), (self.pairs, "pairs")):
-            progress(0, 0, f"attacks on {what}")
-            self.attack(masks, "search")
-            self.verify(masks, progress)
+        for masks, what in ((self.singles, "networks"), (self.pairs, "pairs"), (self.groups, "larger sets")):
+            if masks:
+                progress(0, 0, f"attacks on {what}")
+                self.attack(masks, "search")
+                self.verify(masks, progress)
 
     def try_attack(self, method: Method) -> None:
         """Gradient attacks alone, but not where the bounds of a network say that there is nothing to find."""
         self.prove(self.singles)
         for e in range(self.radii):
-            self.survey.attack(self.questions(e, self.pairs), method)
+            self.survey.attack(self.questions(e, [*self.pairs, *self.groups]), method)
 
     def questions(self, radius: int, masks: Sequence[int]) -> list[Question]:
         first = radius * self.points
@@ -98,9 +101,12 @@ class Balls:
         count = len(self.survey.networks)
         found, left = np.zeros((count, count), np.int64), np.zeros((count, count), np.int64)
         for a, b in combinations(range(count), 2):
-            mask = 1 << a | 1 << b
-            for j, _ in self.questions(radius, [mask]):
-                status = self.survey.status(j, mask)
-                found[a, b] += status is Status.SAT
-                left[a, b] += status in (Status.OPEN, Status.UNKNOWN)
-        return MutualErrors(found + found.T, left + left.T, self.points)
+            found[a, b], left[a, b] = self._count(radius, 1 << a | 1 << b)
+        groups = {mask: self._count(radius, mask) for mask in self.groups}
+        return MutualErrors(found + found.T, left + left.T, self.points, self.together, groups)
+
+    def _count(self, radius: int, mask: int) -> tuple[int, int]:
+        """Balls in which the set errs at one point, and open ones."""
+        states = [self.survey.status(j, mask) for j, _ in self.questions(radius, [mask])]
+        left = sum(state in (Status.OPEN, Status.UNKNOWN) for state in states)
+        return states.count(Status.SAT), left

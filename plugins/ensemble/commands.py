@@ -151,6 +151,7 @@ def select(
     method: Annotated[SelectMethod, typer.Option(help="How mutual errors are found.")] = SelectMethod.VERIFY,
     iterations: Annotated[int, typer.Option(min=0, help="Replacements at most.")] = 20,
     rank: Annotated[float, typer.Option(help="Radius that ranks the members; 0 for all together.")] = 0.0,
+    together: Annotated[int, typer.Option(min=2, help="Count errors that so many networks share.")] = 2,
     reverse: Annotated[bool, typer.Option("--reverse", help="Replace the best by the worst.")] = False,
     certified: Annotated[bool, typer.Option("--certified", help="Replace only where proved better.")] = False,
     clip: Clip = False,
@@ -193,6 +194,7 @@ def select(
         clip,
         test_data,
         test_points,
+        together,
     )
     raise typer.Exit(run_select(call, limits, as_json, picture))
 

@@ -15,6 +15,7 @@ from verifolio.errors import InputError
 from verifolio.network import Network
 
 from .falsify import Plan
+from .lattice import members
 from .picture_file import picture_path
 from .scores import Interval, MutualErrors
 from .selection import EnsembleSelection, SelectionOptions, SelectionRequest, SelectionResult
@@ -41,6 +42,7 @@ class SelectCall:
     clip: bool
     test_data: str
     test_points: int
+    together: int
 
 
 def run_select(call: SelectCall, limits: Limits, as_json: bool, picture: str) -> int:
@@ -54,6 +56,7 @@ def run_select(call: SelectCall, limits: Limits, as_json: bool, picture: str) ->
         call.certified,
         call.reverse,
         call.rank or None,
+        call.together,
         plan=Plan(seed=limits.seed),
         keep=limits.keep,
         store=limits.store,
@@ -111,12 +114,19 @@ def show(request: SelectionRequest, result: SelectionResult) -> None:
     say(f"{len(result.points)} agreement points, {result.errors.balls} balls that rank the members")
     say()
     table(("mutual errors", *names), matrix_rows(result.errors, names))
-    for title, members, scores in (
+    if result.errors.groups:
+        say()
+        rows = [
+            (" ".join(names[m] for m in members(g)), result.errors.score(*members(g)))
+            for g in result.errors.groups
+        ]
+        table((f"{result.errors.together} together", "share of balls"), rows)
+    for title, ensemble, scores in (
         ("first ensemble", result.start, result.scores),
         ("last ensemble", result.final, result.final_scores),
     ):
         say()
-        rows = [(names[m], score) for m, score in zip(members, scores, strict=True)]
+        rows = [(names[m], score) for m, score in zip(ensemble, scores, strict=True)]
         table((title, "uniqueness"), rows)
     say()
     for swap in result.swaps:
@@ -155,7 +165,7 @@ def describe(request: SelectionRequest, result: SelectionResult) -> dict[str, An
         "start": result.start,
         "final": result.final,
         "mutual_errors": {
-            f"{e:g}": {"found": m.found, "open": m.open, "balls": m.balls}
+            f"{e:g}": {"found": m.found, "open": m.open, "balls": m.balls} | groups_of(m)
             for e, m in zip(request.epsilons, result.by_epsilon, strict=True)
         },
         "uniqueness": {"first": _pairs(result.scores), "last": _pairs(result.final_scores)},
@@ -176,6 +186,12 @@ def describe(request: SelectionRequest, result: SelectionResult) -> dict[str, An
         "seconds": round(result.seconds, 6),
         "stats": result.stats,
     }
+
+
+def groups_of(errors: MutualErrors) -> dict[str, Any]:
+    """The counts of larger sets, if there are any."""
+    groups = [{"networks": members(m), "found": f, "open": o} for m, (f, o) in errors.groups.items()]
+    return {"groups": groups} if groups else {}
 
 
 def _pair(interval: Interval) -> list[float]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,30 +28,54 @@ class Interval:
 
 @dataclass(frozen=True, eq=False)
 class MutualErrors:
-    """Per pair of networks (symmetric, nothing on the diagonal): balls with a mutual error, and open ones."""
+    """Per pair of networks (symmetric, nothing on the diagonal): balls with a mutual error, and open ones.
+
+    Where more than two are taken `together`, `groups` holds both numbers for every set of so many networks, and
+    the scores are about those sets.
+    """
 
     found: Counts
     open: Counts
     balls: int
+    together: int = 2
+    groups: Mapping[int, tuple[int, int]] = field(default_factory=dict)
 
-    def score(self, a: int, b: int) -> Interval:
-        """ME: the share of balls in which both err at one point."""
-        low = int(self.found[a, b])
-        return Interval(Fraction(low, self.balls), Fraction(low + int(self.open[a, b]), self.balls))
+    def counts(self, group: Iterable[int]) -> tuple[int, int]:
+        """Balls in which all of the group err at one point, and open ones."""
+        chosen = tuple(group)
+        if self.together == 2:
+            return int(self.found[chosen]), int(self.open[chosen])
+        return self.groups[sum(1 << m for m in chosen)]
+
+    def score(self, *group: int) -> Interval:
+        """ME: the share of balls in which all of them err at one point."""
+        low, left = self.counts(group)
+        return Interval(Fraction(low, self.balls), Fraction(low + left, self.balls))
 
     def uniqueness(self, member: int, ensemble: Sequence[int]) -> Interval:
         """US: one minus the mean mutual error score with the other members."""
         others = [m for m in ensemble if m != member]
-        if not others:
+        scores = [self.score(member, *company) for company in combinations(others, self.together - 1)]
+        if not scores:
             return Interval(Fraction(1), Fraction(1))
-        scores = [self.score(member, m) for m in others]
-        low = sum((s.lower for s in scores), Fraction(0)) / len(others)
-        high = sum((s.upper for s in scores), Fraction(0)) / len(others)
+        low = sum((s.lower for s in scores), Fraction(0)) / len(scores)
+        high = sum((s.upper for s in scores), Fraction(0)) / len(scores)
         return Interval(1 - high, 1 - low)
 
     def joint_errors(self, ensemble: Sequence[int]) -> int:
         """How many mutual errors the ensemble has in all; every replacement makes it smaller."""
-        return sum(int(self.found[a, b]) for i, a in enumerate(ensemble) for b in ensemble[:i])
+        return sum(self.counts(group)[0] for group in combinations(ensemble, self.together))
+
+
+def add_up(errors: Sequence[MutualErrors]) -> MutualErrors:
+    """The errors in all balls."""
+    first = errors[0]
+    groups = {
+        mask: (sum(e.groups[mask][0] for e in errors), sum(e.groups[mask][1] for e in errors))
+        for mask in first.groups
+    }
+    found, left = (np.sum([getattr(e, name) for e in errors], axis=0) for name in ("found", "open"))
+    return MutualErrors(found, left, sum(e.balls for e in errors), first.together, groups)
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from .falsify import Plan
 from .joint import JointOptions
 from .ledger import Ledger
 from .replay import Referee, Spot, make_references
-from .scores import Interval, MutualErrors, Swap, replace_members
+from .scores import Interval, MutualErrors, Swap, add_up, replace_members
 from .survey import Survey
 
 if TYPE_CHECKING:
@@ -38,8 +38,8 @@ class SelectionOptions:
     method: `verify` proves or refutes every mutual error, the others only attack. iterations: replacements
     at most. seconds: for the mutual errors and again for the accuracies. certified: replace only where
     intervals do not overlap. reverse: replace the best member by the worst candidate. rank: the epsilon
-    whose balls count (None: all). keep: a folder for VNN-LIB files. store: a file that remembers every
-    answer.
+    whose balls count (None: all). together: how many networks must err at one point. keep: a folder for VNN-LIB
+    files. store: a file that remembers every answer.
     """
 
     method: How = "verify"
@@ -48,6 +48,7 @@ class SelectionOptions:
     certified: bool = False
     reverse: bool = False
     rank: float | None = None
+    together: int = 2
     joint: JointOptions = field(default_factory=JointOptions)
     plan: Plan = field(default_factory=Plan)
     keep: str = ""
@@ -130,7 +131,7 @@ class EnsembleSelection(Estimator):
 
     def run(self, request: SelectionRequest, oracle: Oracle, progress: Progress = silent) -> SelectionResult:
         started = time.monotonic()
-        self._check_rank(request.epsilons)
+        self._check(request)
         ledger = Ledger(self.options.store or None)
         try:
             points = agreement_points(request.networks, request.data, request.points, request.label)
@@ -187,18 +188,20 @@ class EnsembleSelection(Estimator):
             keep,
             _deadline(self.options.seconds),
         )
-        return Balls(survey, len(points), len(request.epsilons))
+        return Balls(survey, len(points), len(request.epsilons), self.options.together)
 
-    def _check_rank(self, epsilons: Sequence[float]) -> None:
-        if self.options.rank is not None and self.options.rank not in epsilons:
-            raise InputError("rank", f"one of the radii {list(epsilons)}", str(self.options.rank))
+    def _check(self, request: SelectionRequest) -> None:
+        rank, together = self.options.rank, self.options.together
+        if rank is not None and rank not in request.epsilons:
+            raise InputError("rank", f"one of the radii {list(request.epsilons)}", str(rank))
+        if not 2 <= together <= len(request.start):
+            raise InputError("together", f"from 2 to the {len(request.start)} members", str(together))
 
     def _ranking(self, epsilons: Sequence[float], errors: Sequence[MutualErrors]) -> MutualErrors:
         """The mutual errors of one radius, or of all balls together."""
         if self.options.rank is not None:
             return errors[epsilons.index(self.options.rank)]
-        found, left = sum(e.found for e in errors), sum(e.open for e in errors)
-        return MutualErrors(np.asarray(found), np.asarray(left), sum(e.balls for e in errors))
+        return add_up(errors)
 
     def _accuracy(
         self,

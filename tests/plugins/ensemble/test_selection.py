@@ -101,6 +101,25 @@ def test_scores_are_intervals_where_questions_are_open() -> None:
     assert m.joint_errors((0, 1, 2)) == 6
 
 
+def test_larger_sets_than_pairs(tiny: Any) -> None:
+    networks = tuple(Network.load(EXAMPLES / f"digits_{n}.onnx") for n in "abce")
+    data = load_data("digits:train")
+    request = SelectionRequest(networks, data, (0.09,), (0, 1, 2), 6)
+    with tiny.inline(timeout=20.0) as oracle:
+        found = EnsembleSelection(SelectionOptions(plan=Plan(10, 1), together=3)).run(request, oracle)
+    assert set(found.errors.groups) == {0b0111, 0b1011, 0b1101, 0b1110}
+    assert sum(count for count, _ in found.errors.groups.values()) > 0
+    for mask, (count, left) in found.errors.groups.items():
+        members = [m for m in range(4) if mask >> m & 1]
+        assert left == 0
+        assert count <= min(found.errors.found[a, b] for a in members for b in members if a != b)
+        assert found.errors.joint_errors(members) == count
+    others = [found.errors.score(0, 1, 2).lower]
+    assert found.errors.uniqueness(0, (0, 1, 2)).lower == 1 - sum(others)
+    with tiny.inline() as oracle, pytest.raises(InputError, match="the 3 members"):
+        EnsembleSelection(SelectionOptions(together=4)).run(request, oracle)
+
+
 def test_replacement_converges_and_errors_fall() -> None:
     rng = np.random.default_rng(0)
     for _ in range(30):
