@@ -15,7 +15,7 @@ from verifolio.answer import Outcome, Verdict
 from verifolio.budget import Budget
 from verifolio.evidence import Evidence
 from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Product, Relu
-from verifolio.plugins.crown import boxes
+from verifolio.plugins.crown import boxes, deepen, neuron_split
 from verifolio.plugins.crown.verifier import Crown, CrownOptions
 from verifolio.problem import Ball, Domain, Problem
 from verifolio.registry import installed
@@ -92,6 +92,30 @@ def test_several_threads_prove_no_more_and_no_less() -> None:
         judge(m, run(m.problem, "neuron", 5.0, cores=3), m.problem.graph.sha256) for m in found if m.margin
     ]
     assert np.mean(decided) >= 0.9
+
+
+def deepened(monkeypatch: pytest.MonkeyPatch, seeds: range) -> float:
+    """The decided share where every search is stopped at once for better intermediate bounds."""
+    monkeypatch.setattr(deepen, "WORTHWHILE", -1.0)
+    monkeypatch.setattr(
+        neuron_split, "STAGES", (neuron_split.Stage(0.0, 2, 0.5), neuron_split.Stage(0.0, 3, 0.5))
+    )
+    plain, calls = deepen.deepen, []
+    monkeypatch.setattr(neuron_split, "deepen", lambda *given: calls.append(plain(*given)) or calls[-1])
+    found = [(s, near_boundary(s)) for s in seeds]
+    decided = [judge(m, run(m.problem, "neuron", 5.0), f"seed {s}") for s, m in found if m.margin is not None]
+    assert len(calls) > len(seeds) / 10
+    return float(np.mean(decided))
+
+
+def test_better_intermediate_bounds_prove_nothing_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert deepened(monkeypatch, range(700, 760)) >= 0.9
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+def test_better_intermediate_bounds_prove_nothing_wrong_1000(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert deepened(monkeypatch, range(7000, 8000)) >= 0.9
 
 
 @pytest.mark.slow
