@@ -7,12 +7,13 @@ from fractions import Fraction
 
 from verifolio.estimator import Progress
 
-from .attack import AttackResult, DeterministicAttack, Method, Outcome, clean_point, judge_value
+from .attack import AttackResult, DeterministicAttack, Method, Outcome, judge_value
 from .game import Game, Shares, lay_out, solve
-from .lattice import Status, bits
+from .lattice import Status, bits, members
 from .survey import Question, Survey
 
 ROUND = 16  # questions for the oracle between two looks at the game
+FEW = 50  # so many subsets in all: they are attacked together with the sets themselves
 SMALL = 5  # so many networks: all subsets are attacked, else singles and pairs
 
 
@@ -24,8 +25,7 @@ def decompose(survey: Survey, alpha: Fraction | None, exact: bool, progress: Pro
     """
     count = len(survey.networks)
     survey.look()
-    # one look at every network alone: where all of them are safe, nothing has to be attacked
-    survey.bound([(j, bit) for j in range(len(survey.spots)) for bit in bits((1 << count) - 1)])
+    _bound_networks(survey)
     while True:
         low = solve([x.lower_family() for x in survey.lattices], count)
         high = solve([x.upper_family() for x in survey.lattices], count)
@@ -52,6 +52,16 @@ def decompose(survey: Survey, alpha: Fraction | None, exact: bool, progress: Pro
     )
 
 
+def _bound_networks(survey: Survey) -> None:
+    """Bounds of one network after the other, until one is safe everywhere: then no attack is worth anything."""
+    places = range(len(survey.spots))
+    errors = [sum(survey.clean(j)[0] >> c & 1 for j in places) for c in range(len(survey.networks))]
+    for c in sorted(range(len(errors)), key=lambda c: errors[c]):
+        survey.bound([(j, 1 << c) for j in places])
+        if all(survey.status(j, 1 << c) is Status.UNSAT for j in places):
+            return
+
+
 def _support(survey: Survey, game: Game) -> list[Question]:
     """The open sets that a solution plays."""
     return [
@@ -65,11 +75,14 @@ def _support(survey: Survey, game: Game) -> list[Question]:
 def _advance(survey: Survey, questions: Sequence[Question]) -> None:
     """Attacks and bounds for all of them; then the oracle, each about the smallest set that may be safe."""
     parts = sorted({(j, part) for j, mask in questions for part in _parts(mask)})
-    survey.attack(questions)
-    survey.attack([q for q in parts if _below(q, survey.open(questions))])
+    if len(parts) <= FEW:
+        survey.attack([*questions, *parts])
+    else:
+        survey.attack(questions)
+        survey.attack([q for q in parts if _below(q, survey.open(questions))])
     survey.bound(questions)
-    left = survey.open(questions)
-    asked = {(j, _smallest_open(survey, j, mask)) for j, mask in left}
+    ranks = _ranks(survey)
+    asked = {(j, _smallest_open(survey, j, mask, ranks)) for j, mask in survey.open(questions)}
     ordered = sorted(asked, key=lambda q: (q[1].bit_count(), q))
     survey.verify(ordered[:ROUND])
 
@@ -91,10 +104,23 @@ def _parts(mask: int) -> list[int]:
     return ones + [a | b for a in ones for b in ones if a < b]
 
 
-def _smallest_open(survey: Survey, spot: int, mask: int) -> int:
-    """A smallest subset that is neither fooled nor safe: its proof is the easiest, and serves the most."""
+def _smallest_open(survey: Survey, spot: int, mask: int, ranks: Sequence[int]) -> int:
+    """A smallest subset that is neither fooled nor safe: its proof is the easiest, and serves the most.
+
+    Of several the one whose networks rank first, at every point alike: one network that is safe everywhere is
+    enough of a proof.
+    """
     parts = [p for p in [*_parts(mask), mask] if survey.status(spot, p) is Status.OPEN]
-    return min(parts, key=lambda p: (p.bit_count(), p))
+    return min(parts, key=lambda p: (p.bit_count(), sum(ranks[c] for c in members(p)), p))
+
+
+def _ranks(survey: Survey) -> list[int]:
+    """The places of the networks: those first that are fooled least, then those whose bounds fall short the least."""
+    places, count = range(len(survey.spots)), len(survey.networks)
+    fooled = [sum(survey.status(j, 1 << c) is Status.SAT for j in places) for c in range(count)]
+    short = [sum(-min(survey.gaps.get((j, 1 << c), 0.0), 0.0) for j in places) for c in range(count)]
+    order = sorted(range(count), key=lambda c: (fooled[c], short[c]))
+    return [order.index(c) for c in range(count)]
 
 
 def realise(survey: Survey, shares: Sequence[Shares]) -> tuple[DeterministicAttack, ...]:
@@ -103,12 +129,7 @@ def realise(survey: Survey, shares: Sequence[Shares]) -> tuple[DeterministicAtta
     for play in lay_out(shares):
         points, patterns = [], []
         for j, mask in enumerate(play.sets):
-            lattice = survey.lattices[j]
-            if mask:
-                pattern, x = lattice.witness(mask)
-            else:
-                x = clean_point(survey.spots[j])
-                pattern = survey.referee.pattern(x, survey.spots[j].reference.label)
+            pattern, x = survey.lattices[j].witness(mask) if mask else survey.clean(j)
             points.append(x)
             patterns.append(pattern)
         found.append(DeterministicAttack(play.probability, tuple(points), tuple(patterns)))

@@ -7,6 +7,7 @@ networks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
@@ -42,19 +43,19 @@ class Prover:
             self._graphs[mask] = product_graph(graphs, shared_input=True)
         return self._graphs[mask]
 
-    def prove(self, spots: Sequence[Spot], mask: int, stop: Callable[[], bool] = lambda: False) -> list[bool]:
-        """For each spot, whether bounds prove that the set cannot be fooled together there."""
+    def gaps(self, spots: Sequence[Spot], mask: int, stop: Callable[[], bool] = lambda: False) -> list[float]:
+        """For each spot a lower bound of the gap that keeps the set from being fooled together; -inf if none."""
         sizes = tuple(self.networks[c].output_size for c in members(mask))
-        proved: list[bool] = []
+        found: list[float] = []
         for start in range(0, len(spots), CHUNK):
             part = spots[start : start + CHUNK]
             if stop() or choices(sizes) > MAX_CHOICES:
-                proved += [False] * len(part)
+                found += [-math.inf] * len(part)
                 continue
             problems = [self._problem(s, mask, sizes) for s in part]
             bounder = self._willing(problems[0])
-            proved += [False] * len(part) if bounder is None else self._bound(bounder, problems)
-        return proved
+            found += [-math.inf] * len(part) if bounder is None else self._bound(bounder, problems)
+        return found
 
     def _problem(self, spot: Spot, mask: int, sizes: tuple[int, ...]) -> Problem:
         rows = _goals(sizes, spot.reference.label, len(spot.lower))
@@ -63,12 +64,13 @@ class Prover:
     def _willing(self, problem: Problem) -> Bounder | None:
         return self._bounders.best(problem, at_most=10)
 
-    def _bound(self, bounder: Bounder, problems: Sequence[Problem]) -> list[bool]:
-        found = bounder.bound(problems, Budget())
-        return [
-            len(b.margins) == len(p.disjuncts) and all(len(m) > 0 and m.max() > 0 for m in b.margins)
-            for b, p in zip(found, problems, strict=True)
-        ]
+    def _bound(self, bounder: Bounder, problems: Sequence[Problem]) -> list[float]:
+        """The least gap over all choices of wrong labels, each by its best row."""
+        found = []
+        for bounds, problem in zip(bounder.bound(problems, Budget()), problems, strict=True):
+            known = len(bounds.margins) == len(problem.disjuncts) and all(len(m) for m in bounds.margins)
+            found.append(min(float(m.max()) for m in bounds.margins) if known else -math.inf)
+        return found
 
 
 def choices(sizes: Sequence[int]) -> int:

@@ -65,7 +65,8 @@ class Survey:
         self.lattices = [Lattice(len(self.networks)) for _ in self.spots]
         self.falsifier = Falsifier(self.networks, self.plan)
         self.prover = Prover(self.networks)
-        self._bounded: set[Question] = set()
+        self.gaps: dict[Question, float] = {}  # what bounds said, positive where they prove safety
+        self._clean: dict[int, tuple[int, Float32]] = {}
         self._tried: dict[tuple[int, int, Method], frozenset[int]] = {}
         self.property = SimultaneousMisclassification(self.joint)
         hashes = [n.sha256 for n in self.networks]
@@ -136,9 +137,18 @@ class Survey:
 
     def look(self) -> None:
         """What the points themselves fool, without any attack."""
-        for j, spot in enumerate(self.spots):
-            if self.learn(j, spot.reference.x.astype(np.float32), "clean") and self.lattices[j].fooled:
-                self.tally.clean += 1
+        for j in range(len(self.spots)):
+            pattern, x = self.clean(j)
+            if self.adopt(j, pattern, x):
+                self.ledger.add([self._fact(j, pattern, Verdict.SAT, "clean", x)])
+            self.tally.clean += bool(self.lattices[j].fooled)
+
+    def clean(self, spot: int) -> tuple[int, Float32]:
+        """What the point itself fools, and the point, replayed once; nothing where it is not in its ball."""
+        if spot not in self._clean:
+            x = self.spots[spot].reference.x.astype(np.float32)
+            self._clean[spot] = self.referee.seen(self.spots[spot], x) or (0, x)
+        return self._clean[spot]
 
     def attack(self, questions: Sequence[Question], method: Method = "search") -> None:
         """Gradient attacks on the open questions, started from what fools parts of the set already.
@@ -173,12 +183,12 @@ class Survey:
     def _bound(self, questions: Sequence[Question]) -> None:
         by_mask: dict[int, list[int]] = defaultdict(list)
         for j, mask in questions:
-            if (j, mask) not in self._bounded:
+            if (j, mask) not in self.gaps:
                 by_mask[mask].append(j)
         for mask, places in by_mask.items():
-            proved = self.prover.prove([self.spots[j] for j in places], mask, self.stop)
-            self._bounded.update((j, mask) for j in places)
-            done = [j for j, ok in zip(places, proved, strict=True) if ok]
+            found = self.prover.gaps([self.spots[j] for j in places], mask, self.stop)
+            self.gaps.update({(j, mask): gap for j, gap in zip(places, found, strict=True)})
+            done = [j for j, gap in zip(places, found, strict=True) if gap > 0]
             for j in done:
                 self.lattices[j].add_proof(mask)
             self.tally.bounded += len(done)
