@@ -263,7 +263,7 @@ class Oracle:
     def _portfolio(self, asking: Asking) -> Portfolio:
         chosen = self.portfolio
         if chosen is None:
-            chosen = choose(asking.query, self.settings.total or 1)
+            chosen = choose(asking.query)
         return provers(chosen) if asking.attacked else chosen
 
     def _count(self, what: str) -> None:

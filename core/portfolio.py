@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from verifolio.query import Query
 
 FOLDER = Path(__file__).parent / "portfolios"
-DEFAULT, DEFAULT_FEW, DEFAULT_RACE = "default", "default_few", "default_race"
+DEFAULT, DEFAULT_FEW = "default", "default_few"
 FEW_INPUTS = 12  # so few that branching on them beats everything else
 
 
@@ -28,13 +28,15 @@ FEW_INPUTS = 12  # so few that branching on them beats everything else
 class Member:
     """A verifier and how much of the query's time it may use: `seconds`, a `share` of all, or what is left.
 
-    An `optional` member that is not installed is passed over; any other one missing is an error.
+    An `optional` member that is not installed is passed over; any other one missing is an error. Also passed over is
+    a member where the query has more of a feature than `at_most` allows (`verifolio.features`).
     """
 
     verifier: Choice | Verifier
     seconds: float | None = None
     share: float | None = None
     optional: bool = False
+    at_most: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
@@ -49,7 +51,8 @@ class Member:
     def describe(self) -> Mapping[str, object]:
         chosen = self.verifier
         plain = dict(chosen.options) if isinstance(chosen, Choice) else asdict(chosen.options)
-        limits = {"seconds": self.seconds, "share": self.share, "optional": self.optional}
+        limits: dict[str, object] = {"seconds": self.seconds, "share": self.share, "optional": self.optional}
+        limits["at_most"] = dict(self.at_most)
         return {"verifier": self.name, "options": plain} | {k: v for k, v in limits.items() if v}
 
 
@@ -159,24 +162,22 @@ def class_of(verifier: Choice | Verifier) -> type[Verifier] | None:
         return None
 
 
-def choose(query: Query | None = None, cores: int = 1) -> Portfolio:
-    """The portfolio for a query when the user names none, for this many cores.
+def choose(query: Query | None = None) -> Portfolio:
+    """The portfolio for a query when the user names none.
 
-    This is the one place where features of a query may pick a different tree. With few free inputs one member
-    uses all cores; with many, and more than one core, members of different kinds run side by side. What the
-    members refuse (operators, unbounded inputs) is found out by the walk, which divides time accordingly.
+    With few free inputs branching on them begins, otherwise an attack does. What else a query's features change is
+    in the trees themselves (`at_most`), and what the members refuse (operators, unbounded inputs) is found out by the
+    walk, which divides time accordingly.
     """
-    if query is not None and most_free(query) <= FEW_INPUTS:
-        return built_in(DEFAULT_FEW)
-    return built_in(DEFAULT if query is None or cores < 2 else DEFAULT_RACE)
+    few = query is not None and most_free(query) <= FEW_INPUTS
+    return built_in(DEFAULT_FEW if few else DEFAULT)
 
 
 def conditions() -> tuple[tuple[str, Portfolio], ...]:
     """Everything `choose` may give, each with its condition in words."""
     return (
         (f"with at most {FEW_INPUTS} free inputs", built_in(DEFAULT_FEW)),
-        (f"with more than {FEW_INPUTS} free inputs, on one core", built_in(DEFAULT)),
-        (f"with more than {FEW_INPUTS} free inputs, on more cores", built_in(DEFAULT_RACE)),
+        (f"with more than {FEW_INPUTS} free inputs", built_in(DEFAULT)),
     )
 
 

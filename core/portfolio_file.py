@@ -11,9 +11,10 @@ import yaml
 
 from verifolio.attempt import Choice
 from verifolio.errors import InputError
+from verifolio.features import FEATURES
 from verifolio.portfolio import Member, Portfolio, Race, Series, Stage
 
-KEYS = ("verifier", "options", "seconds", "share", "optional")
+KEYS = ("verifier", "options", "seconds", "share", "optional", "at_most")
 SHAPES: Mapping[str, type[Series] | type[Race]] = {"sequence": Series, "race": Race}
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 16
@@ -114,7 +115,23 @@ class _Reader:
         where = self.where(entries.get("options", node))
         seconds = self._positive(entries, "seconds", math.inf)
         share = self._positive(entries, "share", 1.0)
-        return Member(Choice(name, options, where), seconds, share, optional)
+        return Member(Choice(name, options, where), seconds, share, optional, self._limits(entries))
+
+    def _limits(self, entries: dict[str, yaml.Node]) -> dict[str, int]:
+        """What `at_most` says: features and whole numbers."""
+        if "at_most" not in entries:
+            return {}
+        node = entries["at_most"]
+        limits = self._value(node)
+        known = ", ".join(FEATURES)
+        if not isinstance(limits, dict) or not all(name in FEATURES for name in limits):
+            raise InputError(
+                self.where(node), f"a mapping of features ({known}) under `at_most`", repr(limits)
+            )
+        for name, most in limits.items():
+            if isinstance(most, bool) or not isinstance(most, int) or most < 0:
+                raise InputError(self.where(node), f"a whole number for `{name}`", repr(most))
+        return limits
 
     def _positive(self, entries: dict[str, yaml.Node], key: str, most: float) -> float | None:
         if key not in entries:

@@ -211,7 +211,7 @@ class Walk:
         members = self.portfolio.members
         if len(members) < 2 or self._token.cancelled:
             return
-        task = SurveyTask(self._light, tuple(m.verifier for m in members), tuple(m.optional for m in members))
+        task = SurveyTask(self._light, members)
         handle = self.executor.submit(self._limited(run_survey, task, self.settings.timeout))
         self._token.attach(handle)
         result = handle.result()

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verifolio.attempt import Choice, build, warm_query
+from verifolio.attempt import build, warm_query
 from verifolio.errors import UnknownPlugin, VerifolioError
+from verifolio.features import beyond
+from verifolio.portfolio import Member
 from verifolio.problem import Problem
 from verifolio.query import Query
 from verifolio.reductions import reduce_for
 from verifolio.run import Link
-from verifolio.verifier import Verifier
 
 
 @dataclass(frozen=True)
 class SurveyTask:
-    """A query and the members that may have to decide it; `optional` ones may be missing."""
+    """A query and the members that may have to decide it."""
 
     query: Query
-    members: tuple[Choice | Verifier, ...]
-    optional: tuple[bool, ...]
+    members: tuple[Member, ...]
 
 
 @dataclass(frozen=True)
@@ -41,18 +42,20 @@ def survey(task: SurveyTask) -> list[Opinion] | VerifolioError:
     """For each member why it refuses, that it is missing, or None."""
     try:
         problems = warm_query(task.query).problems
-        return [_ask(m, o, problems) for m, o in zip(task.members, task.optional, strict=True)]
+        return [_ask(member, problems) for member in task.members]
     except VerifolioError as error:
         return error
 
 
-def _ask(member: Choice | Verifier, optional: bool, problems: tuple[Problem, ...]) -> Opinion:
+def _ask(member: Member, problems: Sequence[Problem]) -> Opinion:
     try:
-        verifier = build(member)
+        verifier = build(member.verifier)
     except UnknownPlugin as error:
-        if optional:
+        if member.optional:
             return Missing(str(error))
         raise
     plans = [reduce_for(verifier.refuses, p) for p in problems]
     refusals = [p for p in plans if isinstance(p, str)]
-    return refusals[0] if refusals and (not verifier.can_falsify or len(refusals) == len(plans)) else None
+    if refusals and (not verifier.can_falsify or len(refusals) == len(plans)):
+        return refusals[0]
+    return beyond(member.at_most, problems)

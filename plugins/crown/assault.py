@@ -21,14 +21,13 @@ BRIEF, LONGEST = 0.2, 2.0  # seconds, of the first attack inside a search and of
 class Assault:
     """Descents from the points at which the bounds are attained; each time from other random starts too.
 
-    An `eager` one begins before the search, unless somebody else has attacked already.
+    An `eager` one begins before the search, unless attacks are known to find nothing.
     """
 
     def __init__(self, problem: Problem, context: Context, eager: bool) -> None:
         self.problem, self.context = problem, context
         self.able = unattackable(problem) is None
-        evidence = context.evidence
-        self.eager = eager and not (evidence.attacked or evidence.candidates)
+        self.eager = eager and not context.evidence.attacked
         self.began = time.monotonic()
         self.spent = 0.0
         self.rounds = 0

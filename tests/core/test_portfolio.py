@@ -10,9 +10,12 @@ from typing import Literal
 import numpy as np
 import pytest
 
+from verifolio.answer import Verdict
 from verifolio.attempt import Choice
 from verifolio.errors import InputError, UnknownPlugin
+from verifolio.features import FEATURES, beyond
 from verifolio.options import build_options, split_pairs
+from verifolio.oracle import Oracle
 from verifolio.portfolio import Member, Portfolio, Race, Series, choose, provers, single
 from verifolio.portfolio_file import parse_portfolio, read_portfolio
 from verifolio.problem import Domain, Problem
@@ -55,6 +58,9 @@ def test_a_file_becomes_a_tree() -> None:
         ("verifier: pgd\nshare: 2", "p.yaml:2:8", "up to 1"),
         ("verifier: pgd\nspeed: 2", "p.yaml:2:8", "speed"),
         ("verifier: [pgd]", "p.yaml:1:11", "name of a verifier"),
+        ("verifier: pgd\nat_most: 3", "p.yaml:2:10", "inputs, neurons, unstable, disjuncts"),
+        ("verifier: pgd\nat_most: {size: 3}", "p.yaml:2:10", "inputs, neurons, unstable, disjuncts"),
+        ("verifier: pgd\nat_most: {unstable: 1.5}", "p.yaml:2:10", "whole number"),
         ("race:\n  - pgd\nseconds: 3", "p.yaml:1:1", "limits belong to members"),
         ("verifier: pgd\nverifier: milp", "p.yaml:2:1", "every key once"),
         ("sequence: [", "p.yaml:1", "YAML"),
@@ -142,19 +148,41 @@ def test_a_pair_needs_an_equals_sign() -> None:
         split_pairs(["steps"])
 
 
-def test_the_default_depends_on_cores_and_inputs(tmp_path: Path) -> None:
+def test_the_default_depends_on_the_inputs(tmp_path: Path) -> None:
     from verifolio.portfolio import built_in, default_key
     from verifolio.query import Query
 
     networks = Path(__file__).resolve().parents[2] / "examples" / "networks"
     file = networks / "properties" / "digits_dense_45_0.01.vnnlib"
     many = Query.from_files([networks / "digits_dense.onnx"], file)
-    assert choose(many, cores=1) is built_in("default")
-    assert choose(many, cores=2) is built_in("default_race")
+    assert choose(many) is built_in("default")
     square = Domain(-np.ones(2), np.ones(2))
     few = write_problem(Problem(plus_minus(), square, (make_rows([({2: -1.0}, -2.5)]),)), tmp_path)
-    assert choose(few, cores=1) is choose(few, cores=2) is built_in("default_few")
-    assert default_key() not in (built_in("default").key, built_in("default_race").key)
+    assert choose(few) is built_in("default_few")
+    assert default_key() not in (built_in("default").key, built_in("default_few").key)
+
+
+def test_features_count_what_they_say() -> None:
+    """relu(x_0) + relu(x_1) where x_1 is fixed: one free input, one ReLU that may have either phase."""
+    narrow = Domain(np.array([-1.0, 0.5]), np.array([1.0, 0.5]))
+    problem = Problem(plus_minus(), narrow, (make_rows([({2: -1.0}, -2.5)]),) * 3)
+    found = {name: measure(problem) for name, (_, measure) in FEATURES.items()}
+    neurons = problem.graph.neurons
+    assert found == {"inputs": 1, "neurons": neurons, "unstable": found["unstable"], "disjuncts": 3}
+    assert 0 < found["unstable"] < neurons
+    assert beyond({"disjuncts": 3, "neurons": neurons}, [problem]) is None
+    assert beyond({"inputs": 1, "disjuncts": 2}, [problem]) == "3 disjuncts, more than 2"
+
+
+def test_who_is_passed_over_for_a_feature_takes_no_time(tmp_path: Path) -> None:
+    square = Domain(-np.ones(2), np.ones(2))
+    query = write_problem(Problem(plus_minus(), square, (make_rows([({2: -1.0}, -2.5)]),)), tmp_path)
+    tree = "sequence:\n  - {verifier: milp, at_most: {unstable: 1}}\n  - {verifier: milp, at_most: {unstable: 99}}"
+    with Oracle(parse_portfolio(tree)) as oracle:
+        answer = oracle.ask(query)
+    first, second = answer.attempts
+    assert answer.verdict is Verdict.UNSAT and second.verdict is Verdict.UNSAT
+    assert "unstable neurons, more than 1" in first.reason and first.seconds == 0
 
 
 def test_who_only_falsifies_is_left_out_after_an_attack() -> None:

@@ -52,7 +52,7 @@ def build_command(
     from .write import portfolio_text, read_back
 
     source = make_source(instances, timeout, timeout_cap, recorded_cores)
-    table = with_defaults(make_table(read_runs(results, source), source.truths), cores)
+    table = with_defaults(make_table(read_runs(results, source), source.truths))
     judgement = judge(table, cores, goal, folds, seed)
     schedule, rows = build(table, cores, goal)
     text = portfolio_text(schedule, rows, _about(judgement, table, cores, goal))
@@ -184,10 +184,8 @@ def _for_query(
     from verifolio.survey import Missing, SurveyTask, survey
 
     query = Query.from_files([files[0]], files[1])
-    chosen = choose(query, cores) if name == "default" else read_portfolio(name)
-    members = chosen.members
-    task = SurveyTask(query, tuple(m.verifier for m in members), tuple(m.optional for m in members))
-    said = survey(task)
+    chosen = choose(query) if name == "default" else read_portfolio(name)
+    said = survey(SurveyTask(query, chosen.members))
     if isinstance(said, VerifolioError):
         raise said
     words = [f"is missing: {o.reason}" if isinstance(o, Missing) else f"refuses: {o}" for o in said]

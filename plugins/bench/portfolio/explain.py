@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from verifolio.attempt import Choice
+from verifolio.features import FEATURES
 from verifolio.portfolio import Member, Portfolio, Race, Series, Stage, allot, conditions
 
 from .runs import Configuration, Run, Source
@@ -68,7 +69,8 @@ def when(member: Member) -> str:
         return f"not available: {missing}" + ("; passed over" if member.optional else "")
     does = [word for word, can in (("proves", cls.can_prove), ("refutes", cls.can_falsify)) if can]
     about = " ".join((cls.__doc__ or "").split("\n\n")[0].split())
-    return f"{' and '.join(does)}; {about}" if about else " and ".join(does)
+    limits = [f"at most {most} {FEATURES[name][0]}" for name, most in member.at_most.items()]
+    return "; ".join(filter(None, [*limits, " and ".join(does), about]))
 
 
 def configuration_of(member: Member) -> Configuration:
@@ -126,13 +128,13 @@ def simulated(portfolio: Portfolio, table: Table) -> tuple[list[float], list[int
     return times, by
 
 
-def with_defaults(table: Table, cores: int) -> Table:
+def with_defaults(table: Table) -> Table:
     """The default's trees as they would have done by their members' own runs, where all of those are there.
 
     Only this compares like with like: a measured portfolio had the machine of another hour.
     """
     others = {f"{name}, measured": times for name, times in table.others.items()}
-    for _, portfolio in conditions()[: 2 if cores == 1 else None]:
+    for _, portfolio in conditions():
         found = simulated(portfolio, table)
         if not isinstance(found, str):
             others[f"{portfolio.name}, computed"] = np.array(found[0])

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -101,7 +102,12 @@ def deepened(monkeypatch: pytest.MonkeyPatch, seeds: range) -> float:
         neuron_split, "STAGES", (neuron_split.Stage(0.0, 2, 0.5), neuron_split.Stage(0.0, 3, 0.5))
     )
     plain, calls = deepen.deepen, []
-    monkeypatch.setattr(neuron_split, "deepen", lambda *given: calls.append(plain(*given)) or calls[-1])
+
+    def counted(*given: Any) -> bool:
+        calls.append(given)
+        return plain(*given)
+
+    monkeypatch.setattr(neuron_split, "deepen", counted)
     found = [(s, near_boundary(s)) for s in seeds]
     decided = [judge(m, run(m.problem, "neuron", 5.0), f"seed {s}") for s, m in found if m.margin is not None]
     assert len(calls) > len(seeds) / 10

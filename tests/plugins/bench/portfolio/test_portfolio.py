@@ -76,10 +76,9 @@ class TestSimulation:
     def test_the_default_is_compared_by_the_same_times(self) -> None:
         table = table_of([[0.1, INF], [5.0, 5.0], [INF, INF]])
         table = replace(table, others={"default": np.array([1.0, 9.0])})
-        others = with_defaults(table, 1).others
+        others = with_defaults(table).others
         assert list(others) == ["default, measured", "default_few, computed", "default, computed"]
         assert others["default, computed"].tolist() == [0.1, 5.3]
-        assert "default_race, computed" in with_defaults(table, 2).others
 
     def test_a_member_without_a_run_is_named(self) -> None:
         assert "milp" in str(simulated(built_in("default"), table_of([[1.0], [1.0]])))
@@ -309,11 +308,7 @@ def test_from_stores_of_real_runs(tmp_path: Path) -> None:
     assert said["instances"] == len(only)
     shown = call(tmp_path, "portfolio", "show", "default", "--results", "crown.db", "--json")
     assert shown.returncode == 0, shown.stderr
-    assert [p["name"] for p in json.loads(shown.stdout)["portfolios"]] == [
-        "default_few",
-        "default",
-        "default_race",
-    ]
+    assert [p["name"] for p in json.loads(shown.stdout)["portfolios"]] == ["default_few", "default"]
 
 
 def test_what_the_default_would_do_with_a_query(tmp_path: Path) -> None:
