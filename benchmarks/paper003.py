@@ -65,14 +65,14 @@ class Size:
 
     train: int = 10_000
     epochs: int = 6
-    tuned: int = 600
-    tested: int = 300
+    tuned: int = 300
+    tested: int = 200
     rounds: int = 1
     timeout: float = 60.0
     alpha: float = 0.15
     screen: int = 20
     weights: int = 9
-    iterations: int = 50
+    iterations: int = 30
 
 
 FULL = Size(60_000, 20, 60_000, 10_000, 2, alpha=3.0, screen=0, weights=12, iterations=100)
@@ -169,7 +169,7 @@ def distances(study: Study, path: Path, model: nn.Sequential, near: Tensor, atta
     found = []
     with Oracle(timeout=study.size.timeout) as oracle:
         for k in torch.nonzero(near)[:, 0].tolist():
-            key = f"{network.sha256} {attack} {options} {study.size.timeout:g} {k}"
+            key = f"{network.sha256} {attack} {options} {k}"
             if key not in known:
                 with torch.no_grad():
                     predicted = int(model(x[k][None]).argmax())

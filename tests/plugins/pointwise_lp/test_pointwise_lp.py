@@ -9,10 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from scipy.optimize import linprog
+from torch import nn
 
+from verifolio import Network
 from verifolio.answer import Verdict
 from verifolio.attempt import Choice
 from verifolio.budget import Budget
+from verifolio.export import export_onnx
 from verifolio.graph import Dense, Elementwise, GraphBuilder, Relu
 from verifolio.graph.enclosure import enclose
 from verifolio.oracle import Oracle
@@ -81,6 +84,23 @@ def test_no_pattern_is_built_where_the_slopes_cannot_reach() -> None:
     problem, ball = on_a_kink(0.05)
     found = PointwiseLp(PointwiseLpOptions()).minimise(problem, ball, context(problem))
     assert found.point is None and found.stats["pattern_rows"] == 0
+
+
+@pytest.mark.parametrize("side", [2, 3, 4])
+def test_only_the_winner_of_a_pool_has_to_win(side: int, tmp_path: Path) -> None:
+    """How the losers of a maximum stand to each other is left open: exactly so for windows of 2 x 2."""
+    export_onnx(nn.Sequential(nn.MaxPool2d(side), nn.Flatten()), tmp_path / "pool.onnx", (1, side, side))
+    graph, rng, seen = Network.load(tmp_path / "pool.onnx").graph, np.random.default_rng(0), 0
+    for _ in range(5):
+        x = rng.uniform(0, 1, side * side)
+        pattern, points = pattern_at(graph, x), x + rng.uniform(-0.1, 0.1, (400, side * side))
+        inside = (points @ pattern.sides.T <= pattern.limits).all(axis=1)
+        won = points.argmax(axis=1) == x.argmax()
+        assert bool((pattern.sides @ x <= pattern.limits).all())
+        assert not (inside & ~won).any()
+        assert side > 2 or bool((inside == won).all())
+        seen += int(inside.sum())
+    assert seen > 0
 
 
 def classifier(seed: int, inputs: int = 6) -> tuple[Problem, Ball]:
