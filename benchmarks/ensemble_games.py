@@ -48,7 +48,6 @@ SCRIPT = Path(__file__).parents[1] / "examples" / "ensemble" / "make_pairs.py"
 # exact and milp first: what they are compared for is known before the slow ones begin
 WAYS = ("exact", "verdict", "milp", "uniform", "deterministic", "maxmilp", "smt")
 PROGRAMS = ("milp", "maxmilp", "smt")
-MOST = 600.0
 Row = dict[str, Any]
 
 
@@ -152,9 +151,9 @@ def run_way(way: str, lines: Sequence[Line], done: list[Row], options: argparse.
     for line in lines:
         if found(done, line, way) is None:
             exact = found(done, line, "exact")
-            limit = MOST if exact is None else min(MOST, max(options.seconds, 20 * exact["wall"]))
+            limit = min(options.most, max(options.seconds, 20 * exact["wall"] if exact else 0.0))
             warm(line, way, options.networks)
-            row = play(line, way, options.networks, limit if way in PROGRAMS else MOST)
+            row = play(line, way, options.networks, limit if way in PROGRAMS else options.most)
             done.append(row)
             with options.out.open("a") as file:
                 file.write(json.dumps(row) + "\n")
@@ -215,6 +214,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--networks", type=Path, default=Path("out/pairs"))
     parser.add_argument("--seconds", type=float, default=60.0, help="for every program at least")
+    parser.add_argument("--most", type=float, default=600.0, help="for anything at most")
     parser.add_argument("--out", type=Path, default=Path("out/ensemble_games.jsonl"))
     parser.add_argument("--kind", action="append", choices=sorted({x.kind for x in LINES}))
     parser.add_argument("--method", action="append", choices=WAYS)

@@ -156,7 +156,7 @@ def test_where_bounds_say_it_all_nothing_is_attacked_or_asked(tiny: Any, tmp_pat
         result = decompose(survey, Fraction(1, 2), True, silent)
         assert oracle.counts == {}
     assert (result.verdict, result.value_upper) == (Outcome.ROBUST, Fraction(0))
-    assert survey.tally.bounded == 2
+    assert survey.tally.bounded == 1  # one network that is safe is enough
     assert "modules" not in vars(survey.falsifier)
 
 
