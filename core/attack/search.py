@@ -21,6 +21,7 @@ from verifolio.attack.sample import corners, draw, evolve
 from verifolio.attack.targets import MAX_INPUT_ENTRIES, Targets, input_entries, make_targets
 from verifolio.budget import Budget
 from verifolio.problem import Problem, finite
+from verifolio.threads import one_thread
 
 Array = NDArray[np.float64]
 ROUNDS: tuple[tuple[Mode, float, int], ...] = (  # kind of descent, first step, targets per problem
@@ -107,7 +108,8 @@ def attack_many(
     for members in groups.values():
         part = [problems[k] for k in members]
         hunt = _start(part, members, check, budget, first, device)
-        _Attack(hunt, settings, cost_of(part[0].graph), seed).run(candidates)
+        with one_thread():
+            _Attack(hunt, settings, cost_of(part[0].graph), seed).run(candidates)
         for k, result in zip(members, _results(hunt), strict=True):
             results[k] = result
         if first and any(r.point is not None for r in results):

@@ -12,6 +12,7 @@ from verifolio.graph.ops import Array
 from verifolio.network import Network
 from verifolio.onnx_import.lower import lower_network
 from verifolio.onnx_import.reader import EXPORT_AGAIN
+from verifolio.threads import one_thread
 
 TOLERANCE = 1e-3
 
@@ -38,14 +39,9 @@ def import_graph(network: Network) -> Graph:
 
 
 def _computed(graph: Graph, points: Array) -> Array:
-    """The graph at the points, on one thread: waiting for others costs more than four points do."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with torch.no_grad():
-            out: Array = GraphModule(graph, torch.float64)(torch.from_numpy(points)).numpy()
-    finally:
-        torch.set_num_threads(threads)
+    """The graph at the points."""
+    with one_thread(), torch.no_grad():
+        out: Array = GraphModule(graph, torch.float64)(torch.from_numpy(points)).numpy()
     return out
 
 

@@ -1,7 +1,7 @@
 """Several threads at one pile of work.
 
-Torch computes outside the interpreter's lock, and the products of a search are too small for torch's own threads: two
-threads with a batch each bound 1.6 times as many subproblems per second as one, torch's own two as many as one.
+Torch computes outside the interpreter's lock. Two threads with a batch each bound 1.6 times as many subproblems per
+second as one, torch's own two as many as one (`verifolio.threads`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-import torch
+from verifolio.threads import one_thread
 
 T = TypeVar("T")
 
@@ -30,20 +30,20 @@ class Crew(Generic[T]):
 
     def run(self) -> None:
         """Until nothing is left and nobody works any more; raises what went wrong."""
-        before = torch.get_num_threads()
         helpers = [threading.Thread(target=self._serve, name=f"crew-{k}") for k in range(1, self.size)]
         for helper in helpers:
             helper.start()
         self._serve()
         for helper in helpers:
             helper.join()
-        torch.set_num_threads(before)
         if self._errors:
             raise self._errors[0]
 
     def _serve(self) -> None:
-        if self.size > 1:
-            torch.set_num_threads(1)  # each thread has its own setting
+        with one_thread():  # each thread has its own setting
+            self._work()
+
+    def _work(self) -> None:
         while (piece := self._next()) is not None:
             over = True
             try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -11,6 +11,7 @@ from torch import Tensor
 from verifolio.budget import Budget
 from verifolio.plugins.crown.adam import Adam
 from verifolio.plugins.crown.chain import is_chain, tighten
+from verifolio.plugins.crown.crew import Crew
 from verifolio.plugins.crown.forward import Forms
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.region import Region
@@ -94,23 +95,37 @@ def refine(program: Program, state: State, node: int, effort: Effort, budget: Bu
     if not effort.steps and not unsure and state.region.balls is None and is_chain(program):
         state.interval[node] = tighten(program, state, node, mask, budget)
         return
-    for chunk in _chunks(wanted, step, TRIED if unsure else step):
-        if budget is not None and budget.expired():
-            break
-        rows = torch.zeros(1, 2 * len(chunk), program.sizes[node], dtype=low.dtype, device=low.device)
-        place = torch.arange(len(chunk), device=low.device)
-        rows[0, place, chunk] = 1
-        rows[0, place + len(chunk), chunk] = -1
-        bound = ascend(program, state, node, rows, effort.steps, budget)
-        before = high[:, chunk] - low[:, chunk]
+    cores = 1 if budget is None else budget.cores
+    first, *others = _chunks(wanted, step, TRIED if unsure else step)
+
+    def work(chunk: Tensor) -> bool:
+        """Bounds of some neurons; True ends it all."""
+        bound = _both_ends(program, state, node, chunk, effort.steps, budget)
         low[:, chunk] = torch.fmax(low[:, chunk], bound[:, : len(chunk)])
         high[:, chunk] = torch.fmin(high[:, chunk], -bound[:, len(chunk) :])
-        gain = 1 - ((high[:, chunk] - low[:, chunk]) / before.clamp(min=1e-30)).nan_to_num(1.0).mean()
-        if unsure and gain < WORTHWHILE:
-            break
+        return budget is not None and budget.expired()
+
+    before = high[:, first] - low[:, first]
+    over = work(first)
+    gain = 1 - ((high[:, first] - low[:, first]) / before.clamp(min=1e-30)).nan_to_num(1.0).mean()
+    if not over and not (unsure and gain < WORTHWHILE):
+        Crew(cores, lambda: others.pop(0) if others else None, work).run()
     if copies is not None:
         low, high = low[:, copies], high[:, copies]
     state.interval[node] = torch.minimum(low, high), torch.maximum(low, high)
+
+
+def _both_ends(
+    program: Program, state: State, node: int, neurons: Tensor, steps: int, budget: Budget | None
+) -> Tensor:
+    """Lower bounds (batch, 2 count) of some neurons, then of their opposites."""
+    count, device = len(neurons), neurons.device
+    rows = torch.zeros(1, 2 * count, program.sizes[node], dtype=program.space.dtype, device=device)
+    place = torch.arange(count, device=device)
+    rows[0, place, neurons] = 1
+    rows[0, place + count, neurons] = -1
+    with torch.no_grad():  # every thread has its own setting
+        return ascend(program, state, node, rows, steps, budget)
 
 
 def _chunks(wanted: Tensor, step: int, first: int) -> tuple[Tensor, ...]:
@@ -132,7 +147,7 @@ def ascend(
     rate: float = 0.3,
 ) -> Tensor:
     """The best of several bounds while every row improves its own slopes by gradient ascent (alpha-CROWN)."""
-    lines, noise = dict(state.lines), dict(state.noise)
+    state = replace(state, lines=dict(state.lines), noise=dict(state.noise))  # its lines are nobody else's
     alpha: dict[int, Tensor] = {}
     for i in program.nonlinear:
         rule = program.relaxations[i]
@@ -157,7 +172,6 @@ def ascend(
         with torch.no_grad():
             for a in alpha.values():
                 a.clamp_(0, 1)
-    state.lines, state.noise = lines, noise
     return best if best is not None else bound
 
 

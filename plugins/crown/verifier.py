@@ -52,11 +52,14 @@ class Crown(Verifier):
         problem = absorb_input_rows(problem)
         if any(rows.count == 0 for rows in problem.disjuncts):
             return _anywhere(problem, context)
+        from verifolio.threads import one_thread
+
         outcome = Outcome.unknown("nothing was tried")
-        for search in self._plan(problem, context):
-            outcome = search(problem, context)
-            if outcome.verdict.decided or context.budget.expired():
-                break
+        with one_thread():
+            for search in self._plan(problem, context):
+                outcome = search(problem, context)
+                if outcome.verdict.decided or context.budget.expired():
+                    break
         return outcome
 
     def _plan(self, problem: Problem, context: Context) -> list[Search]:
