@@ -8,7 +8,7 @@ layers before. A search on the output pays for a loose intermediate bound in eve
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -30,40 +30,45 @@ WORTHWHILE = 0.08  # part of their bounds that these must gain
 WORST = 4  # subproblems of one goal that are split in a round
 
 
-def deepen(trunk: Trunk, rounds: int, effort: Effort, budget: Budget) -> bool:
-    """Optimised slopes for every neuron and `rounds` of splits, layer by layer; False if that was broken off.
+@dataclass(frozen=True)
+class Deepened:
+    """`gained`: the first neurons of every layer did; `in_time`: nothing was left undone for want of time."""
 
-    It is where the time would not suffice, and where the first neurons of a layer gain too little.
-    """
+    gained: bool = True
+    in_time: bool = True
 
-    complete = True
+
+def deepen(trunk: Trunk, rounds: int, effort: Effort, budget: Budget) -> Deepened:
+    """Optimised slopes for every neuron and `rounds` of splits, layer by layer, until one is not worth it."""
+    came = Deepened()
 
     def deeper(program: Program, state: State, node: int) -> None:
-        nonlocal complete
-        complete = complete and split_bounds(program, state, node, rounds, budget)
+        nonlocal came
+        if came.gained and came.in_time:
+            came = split_bounds(program, state, node, rounds, budget)
 
     trunk.grow(replace(effort, thorough=True), deeper, budget)
-    return complete and not budget.expired()
+    return replace(came, in_time=came.in_time and not budget.expired())
 
 
 @torch.no_grad()
-def split_bounds(program: Program, state: State, node: int, rounds: int, budget: Budget) -> bool:
-    """Improve the interval of `node`, whose readers are ReLUs, where it holds zero; False if that was broken off."""
+def split_bounds(program: Program, state: State, node: int, rounds: int, budget: Budget) -> Deepened:
+    """Improve the interval of `node`, whose readers are ReLUs, where it holds zero."""
     low, high = (end[0].double() for end in state.interval[node])
     height = torch.where((low < 0) & (high > 0), -low * high / (high - low), 0.0)
     wanted = height.argsort(descending=True)[: int((height > 0).sum())]
-    complete = True
+    came = Deepened()
     for neurons in wanted.split(NEURONS):
         layer = _Layer(program, state, node, neurons, budget)
-        complete = not budget.expired() and layer.run(rounds)
+        came = layer.run(rounds)
         low[neurons] = torch.fmax(low[neurons], layer.found[0::2])
         high[neurons] = torch.fmin(high[neurons], -layer.found[1::2])
-        if not complete:
+        if not (came.gained and came.in_time):
             break
     space = program.space
     ends = space.down(low.cpu().numpy())[None], space.up(high.cpu().numpy())[None]
     state.interval[node] = torch.minimum(*ends), torch.maximum(*ends)
-    return complete
+    return came
 
 
 class _Layer:
@@ -78,33 +83,35 @@ class _Layer:
         self.root = shrink(graph, state.region, before, torch.stack([unit, -unit], 1).reshape(-1, 1, size))
         low, high = (end[0, neurons].double() for end in state.interval[node])
         self.found = torch.stack([low, -high], 1).reshape(-1)
-        self.budget, self.left = budget, torch.arange(2 * count, device=neurons.device)
-        self.broken = False
+        self.budget = budget
 
-    def run(self, rounds: int) -> bool:
-        """Whether all goals were dealt with."""
+    def run(self, rounds: int) -> Deepened:
+        """A few neurons by themselves first; the others if these gain enough and time will do."""
         if self.root.condensed is None:
-            return True
+            return Deepened()
         bounding = Bounding(self.root, self.root.condensed, self.budget)
-        first, clock = bounding.first(), self.budget.share(math.inf)
+        goals, clock = bounding.first(), self.budget.share(math.inf)
+        numbers = torch.arange(len(self.found), device=self.found.device)
+        sample, rest = numbers[: 2 * SAMPLE], numbers[2 * SAMPLE :]
+        pile = list(rest.split(2 * GOALS)) if len(rest) else []
+        late = False
 
-        def take() -> Tensor | None:
-            size = 2 * (GOALS if len(self.left) < len(first) else SAMPLE)
-            goals, self.left = self.left[:size], self.left[size:]
-            return goals if len(goals) else None
+        def work(part: Tensor) -> bool:
+            nonlocal late
+            better = _improve(bounding, goals.pick(part), rounds, self.budget)
+            self.found[part] = torch.fmax(self.found[part], better)
+            left = sum(map(len, pile))
+            pace = clock.elapsed / (len(numbers) - left)
+            late |= self.budget.expired() or pace * left > self.budget.remaining
+            return late
 
-        def work(goals: Tensor) -> bool:
-            before = self.found[goals]
-            self.found[goals] = torch.fmax(before, _improve(bounding, first.pick(goals), rounds, self.budget))
-            done = len(first) - len(self.left)
-            late = clock.elapsed / done * len(self.left) > self.budget.remaining
-            gain = 1 - float(self.found[goals].sum() / before.sum())
-            idle = int(goals[0]) == 0 and gain < WORTHWHILE
-            self.broken |= late or idle or self.budget.expired()
-            return self.broken
-
-        Crew(self.budget.cores, take, work).run()
-        return not self.broken
+        before = float(self.found[sample].sum())
+        over = work(sample)
+        if not over and 1 - float(self.found[sample].sum()) / before < WORTHWHILE:
+            return Deepened(gained=False)
+        if not over:
+            Crew(self.budget.cores, lambda: pile.pop(0) if pile else None, work).run()
+        return Deepened(in_time=not late)
 
 
 def _improve(bounding: Bounding, goals: Subproblems, rounds: int, budget: Budget) -> Tensor:

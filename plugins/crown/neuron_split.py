@@ -86,8 +86,9 @@ class NeuronSplit:
                 return self._certified(outcome, search.ledger, depth)
             stage, *stages = stages
             part = budget.share(min(stage.deepen * whole, LONG))
-            depth = depth.after(stage.rounds, deepen(self.trunk, stage.rounds, self.effort, part))
-            stages = stages if depth.complete else []
+            came = deepen(self.trunk, stage.rounds, self.effort, part)
+            depth = depth.after(stage.rounds, came.in_time)
+            stages = stages if came.gained and came.in_time else []
             self.root = self._uproot()
 
     def _certified(self, outcome: Outcome, ledger: Ledger, depth: Depth) -> Outcome:

@@ -10,7 +10,7 @@ import torch
 
 from verifolio.budget import Budget
 from verifolio.plugins.crown import deepen as module
-from verifolio.plugins.crown.deepen import deepen
+from verifolio.plugins.crown.deepen import Deepened, deepen
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.root import Trunk, plant
 from verifolio.plugins.crown.sweep import Effort
@@ -41,7 +41,7 @@ def test_bounds_are_true_and_no_worse(kind: str, cores: int) -> None:
     for seed in range(3):
         trunk = planted(seed, kind)
         before = dict(trunk.known)
-        assert deepen(trunk, 4, EFFORT, Budget(60.0, cores=cores))
+        assert deepen(trunk, 4, EFFORT, Budget(60.0, cores=cores)) == Deepened()
         for node, (low, high) in trunk.known.items():
             assert bool((low >= before[node][0] - 1e-6).all()) and bool(
                 (high <= before[node][1] + 1e-6).all()
@@ -70,7 +70,7 @@ def test_bounds_approach_the_exact_range() -> None:
 def test_it_ends_in_time_and_says_so() -> None:
     trunk = planted(0, width=150)
     start = time.monotonic()
-    assert not deepen(trunk, 40, EFFORT, Budget(0.3))
+    assert not deepen(trunk, 40, EFFORT, Budget(0.3)).in_time
     assert time.monotonic() - start < 5.0
     bounds = trunk.root().bounds
     assert bounds is not None and not untrue(bounds, trunk.problem, sample(trunk.problem.domain, 200))
@@ -78,4 +78,4 @@ def test_it_ends_in_time_and_says_so() -> None:
 
 def test_it_breaks_off_where_the_first_neurons_gain_little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WORTHWHILE", 1.0)
-    assert not deepen(planted(0), 4, EFFORT, Budget(60.0))
+    assert deepen(planted(0), 4, EFFORT, Budget(60.0)) == Deepened(gained=False)

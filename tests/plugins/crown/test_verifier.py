@@ -103,7 +103,7 @@ def deepened(monkeypatch: pytest.MonkeyPatch, seeds: range) -> float:
     )
     plain, calls = deepen.deepen, []
 
-    def counted(*given: Any) -> bool:
+    def counted(*given: Any) -> deepen.Deepened:
         calls.append(given)
         return plain(*given)
 
