@@ -58,7 +58,7 @@ def split_bounds(program: Program, state: State, node: int, rounds: int, budget:
     height = torch.where((low < 0) & (high > 0), -low * high / (high - low), 0.0)
     wanted = height.argsort(descending=True)[: int((height > 0).sum())]
     came = Deepened()
-    for neurons in wanted.split(NEURONS):
+    for neurons in wanted.split(NEURONS) if len(wanted) else ():
         layer = _Layer(program, state, node, neurons, budget)
         came = layer.run(rounds)
         low[neurons] = torch.fmax(low[neurons], layer.found[0::2])

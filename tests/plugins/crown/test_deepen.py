@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from verifolio.budget import Budget
+from verifolio.graph import Dense, GraphBuilder, Relu
 from verifolio.plugins.crown import deepen as module
 from verifolio.plugins.crown.deepen import Deepened, deepen
 from verifolio.plugins.crown.layers import Space
@@ -79,3 +80,15 @@ def test_it_ends_in_time_and_says_so() -> None:
 def test_it_breaks_off_where_the_first_neurons_gain_little(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "WORTHWHILE", 1.0)
     assert deepen(planted(0), 4, EFFORT, Budget(60.0)) == Deepened(gained=False)
+
+
+def test_a_layer_without_unstable_neurons_has_nothing_to_gain() -> None:
+    builder = GraphBuilder(1)
+    value = 0
+    for bias in (0.0, 10.0, 0.0):
+        rows = np.array([[1.0], [-1.0]]) if value == 0 else np.array([[1.0, -0.5], [-0.5, 1.0]])
+        value = builder.add(Relu(2), builder.add(Dense(2, np.full(2, bias), rows), value))
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.array([[1.0, -1.0]])), value))
+    problem = Problem(graph, Domain(-np.ones(1), np.ones(1)), (make_rows([({1: 1.0}, 0.0)]),))
+    trunk = plant(problem, Space(torch.float32), EFFORT, Budget(60.0))
+    assert deepen(trunk, 3, EFFORT, Budget(60.0)) == Deepened()
