@@ -11,6 +11,8 @@ import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+import numpy as np
+
 from verifolio.bounder import Bounder
 from verifolio.budget import Budget
 from verifolio.graph import Graph
@@ -69,7 +71,8 @@ class Prover:
         found = []
         for bounds, problem in zip(bounder.bound(problems, Budget()), problems, strict=True):
             known = len(bounds.margins) == len(problem.disjuncts) and all(len(m) for m in bounds.margins)
-            found.append(min(float(m.max()) for m in bounds.margins) if known else -math.inf)
+            # NaN proves nothing and must stay the least
+            found.append(float(np.min([m.max() for m in bounds.margins])) if known else -math.inf)
         return found
 
 
