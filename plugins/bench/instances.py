@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import csv
 import gzip
+import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -84,9 +85,8 @@ def select(instances: Sequence[Instance], wanted: str) -> list[Instance]:
     """Those whose id or category is in a list with commas, or in a file with one per line (or per row)."""
     if not wanted:
         return list(instances)
-    path = Path(wanted)
-    if path.is_file():
-        lines = [line.split(",")[0].strip() for line in path.read_text().splitlines()]
+    if os.path.isfile(wanted):  # Path.is_file raises where a list is too long for a name
+        lines = [line.split(",")[0].strip() for line in Path(wanted).read_text().splitlines()]
         names = {line for line in lines if line and not line.startswith("#")} - {"id"}
     else:
         names = {part.strip() for part in wanted.split(",")}
