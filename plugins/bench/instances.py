@@ -85,7 +85,7 @@ def select(instances: Sequence[Instance], wanted: str) -> list[Instance]:
     """Those whose id or category is in a list with commas, or in a file with one per line (or per row)."""
     if not wanted:
         return list(instances)
-    if os.path.isfile(wanted):  # Path.is_file raises where a list is too long for a name
+    if os.path.isfile(wanted):  # noqa: PTH113 (Path.is_file raises where a list is too long for a name)
         lines = [line.split(",")[0].strip() for line in Path(wanted).read_text().splitlines()]
         names = {line for line in lines if line and not line.startswith("#")} - {"id"}
     else:
