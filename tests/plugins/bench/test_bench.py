@@ -110,7 +110,9 @@ class TestInstances:
     def test_selection(self, tmp_path: Path) -> None:
         every = [instance("a"), instance("b"), instance("c", category="other")]
         assert [i.id for i in select(every, "a,other")] == ["a", "c"]
-        assert [i.id for i in select(every, ",".join(["a"] * 2000))] == ["a"]  # too long for the name of a file
+        assert [i.id for i in select(every, ",".join(["a"] * 2000))] == [
+            "a"
+        ]  # too long for the name of a file
         assert [i.id for i in select(every, str(write(tmp_path / "ids.csv", "id\n# why\nb\n")))] == ["b"]
         with pytest.raises(InputError, match="nobody"):
             select(every, "a,nobody")
