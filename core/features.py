@@ -14,16 +14,22 @@ def inputs(problem: Problem) -> int:
 
 
 def unstable(problem: Problem) -> int:
-    """How many ReLUs may have either phase by cheap bounds; all of them where nobody can bound the problem."""
+    """How many ReLUs may have either phase by cheap bounds; all of a layer where nobody bounds it."""
     from verifolio.registry import installed
 
-    relus = problem.graph.relus
+    graph = problem.graph
     bounder = installed().all_bounders().best(problem, at_most=0)
-    if bounder is None:
-        return sum(problem.graph.nodes[i].op.size for i in relus)
-    bounds = bounder.bound([replace(problem, disjuncts=problem.disjuncts[:1])])[0]
-    before = [problem.graph.nodes[i].parents[0] for i in relus]
-    return sum(int(((bounds.lower[p] < 0) & (bounds.upper[p] > 0)).sum()) for p in before)
+    found = bounder.bound([replace(problem, disjuncts=problem.disjuncts[:1])]) if bounder is not None else []
+    total = 0
+    for relu in graph.relus:
+        p = graph.nodes[relu].parents[0]
+        known = bool(found) and p in found[0].lower and p in found[0].upper
+        total += (
+            int(((found[0].lower[p] < 0) & (found[0].upper[p] > 0)).sum())
+            if known
+            else graph.nodes[p].op.size
+        )
+    return total
 
 
 FEATURES: Mapping[str, tuple[str, Callable[[Problem], int]]] = {

@@ -120,7 +120,8 @@ def _root(problem: Problem, took: list[int]) -> Root:
     effort = Effort(steps=steps, elements=elements)
     trunk = plant(problem, Space(torch.float32), effort, Budget())
     for rounds in depth:
-        deepen(trunk, rounds, effort, Budget())
+        if len(trunk.live):  # another machine's rounding may have proved more before
+            deepen(trunk, rounds, effort, Budget())
     return trunk.root()
 
 
@@ -133,8 +134,8 @@ def _check_form(held: dict[str, Any]) -> None:
             raise ValueError(f"{name} does not fit the other arrays")
     if held["effort"].ndim != 1 or len(held["effort"]) < 2 or held["effort"].dtype.kind != "i":
         raise ValueError("the root's effort is missing")
-    if (held["effort"][2:] > MOST_ROUNDS).any():
-        raise ValueError(f"more than {MOST_ROUNDS} rounds of splits")
+    if (held["effort"] < 0).any() or (held["effort"][2:] > MOST_ROUNDS).any():
+        raise ValueError(f"the root's effort is negative, or more than {MOST_ROUNDS} rounds of splits")
 
 
 def covers(phases: Phases) -> bool:

@@ -79,6 +79,16 @@ def test_what_is_no_certificate_is_said_to_be_none(tmp_path: Path) -> None:
             check(problem, path)
 
 
+@pytest.mark.parametrize("effort", [[-5, 100], [2, 100, -1], [2, 100, 65], [2], [[2, 100]], [2.0, 100.0]])
+def test_an_effort_that_nobody_makes_is_no_certificate(tmp_path: Path, effort: list[Any]) -> None:
+    problem, path, _ = searched(tmp_path, 0)
+    with np.load(path) as file:
+        held = dict(file)
+    np.savez(path, **{**held, "effort": np.array(effort)})
+    with pytest.raises(InputError, match="certificate"):
+        check(problem, path)
+
+
 def test_slopes_that_are_no_lines_prove_nothing(tmp_path: Path) -> None:
     """A condition that holds somewhere, a certificate that covers all, and slopes as one likes."""
     problem, path, _ = searched(tmp_path, 1)
