@@ -1,7 +1,7 @@
 """Torch's own threads, and why the work here does without them.
 
 They meet at the end of every operation. Bounds and attacks are many small operations: two threads were as fast as
-one on an idle machine, and ten to thirty times slower on a busy one, where one of them always waits for a core. Work
+one on an idle machine, and up to twenty times slower on a busy one, where one of them always waits for a core. Work
 that can be divided is divided into large pieces, one per thread, which never wait for each other.
 """
 
