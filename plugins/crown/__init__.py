@@ -1,4 +1,7 @@
-"""Bound propagation with branch and bound: the verifier `crown`, the bounders `interval`, `crown` and `alpha`."""
+"""Bound propagation with branch and bound.
+
+The verifiers `crown` and `smooth`, the bounders `interval`, `crown` and `alpha`.
+"""
 
 from __future__ import annotations
 
@@ -14,9 +17,11 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_verifiers(registry: Registry[Verifier]) -> None:
+    from verifolio.plugins.crown.smooth import Smooth
     from verifolio.plugins.crown.verifier import Crown
 
     registry.add(Crown)
+    registry.add(Smooth)
 
 
 @hookimpl

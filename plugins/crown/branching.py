@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Protocol, Self, TypeVar
 
 import torch
 from torch import Tensor
 
 from verifolio.plugins.crown.ascent import Ascended
 from verifolio.plugins.crown.condensed import Condensed
-from verifolio.plugins.crown.subproblems import Subproblems
 
 HEIGHT = 1e-3
 PRESSURE = 0.1
@@ -41,7 +41,24 @@ def rank(net: Condensed, phase: Tensor, rows: Tensor, found: Ascended) -> Tensor
     return torch.where(best.values >= 0, best.indices, torch.full_like(best.indices, -1))
 
 
-def pick_by_trial(items: Subproblems, bound: Callable[[Subproblems], Tensor], room: int) -> Subproblems:
+class Splittable(Protocol):
+    """Subproblems with candidates for their next split."""
+
+    @property
+    def branch(self) -> Tensor: ...
+    @property
+    def bound(self) -> Tensor: ...
+    def __len__(self) -> int: ...
+    def choose(self, candidate: Tensor) -> Self: ...
+    def split(self) -> Self: ...
+    @classmethod
+    def join(cls, parts: list[Self]) -> Self: ...
+
+
+S = TypeVar("S", bound=Splittable)
+
+
+def pick_by_trial(items: S, bound: Callable[[S], Tensor], room: int) -> S:
     """Put the candidate first whose children gain most, trying as many as `room` children allow.
 
     Both gains count, by their product (Achterberg et al. 2005): a split that leaves one child as it was is no
@@ -50,14 +67,15 @@ def pick_by_trial(items: Subproblems, bound: Callable[[Subproblems], Tensor], ro
     count = min(items.branch.shape[1], room // (2 * max(len(items), 1)))
     if count < 2:
         return items
-    # a candidate that is missing is tried as the first and ruled out below
-    wanted = torch.where(items.branch < 0, items.branch[:, :1], items.branch)
-    trials = Subproblems.join([items.with_branch(wanted[:, k : k + 1]) for k in range(count)])
+    missing = items.branch[:, :count] < 0  # tried as the first, and ruled out below
+    numbers = torch.arange(count, device=missing.device).expand(len(items), -1)
+    wanted = torch.where(missing, torch.zeros_like(numbers), numbers)
+    trials = items.join([items.choose(wanted[:, k : k + 1]) for k in range(count)])
     before = torch.cat([trials.bound] * 2)
     gain = (bound(trials.split()) - before).nan_to_num(0.0)
     limit = (-before).clamp(min=1e-9)  # closing a child is worth what is missing, no more
     gain = torch.minimum(gain, limit).clamp(min=1e-4 * limit)
     left, right = gain.chunk(2)
     merit = (left * right).reshape(count, len(items)).T
-    merit = torch.where(items.branch[:, :count] < 0, torch.full_like(merit, -1.0), merit)
-    return items.with_branch(items.branch.gather(1, merit.argmax(1, keepdim=True)))
+    merit = torch.where(missing, torch.full_like(merit, -1.0), merit)
+    return items.choose(merit.argmax(1, keepdim=True))

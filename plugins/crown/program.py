@@ -160,12 +160,15 @@ class Program:
         rule = self.relaxations[node]
         if rule is None:
             return
-        inputs = state.inputs(self, node)
-        lines = rule.lines(parameter, *inputs)
+        self.enclose(state, node, rule.lines(parameter, *state.inputs(self, node)))
+
+    def enclose(self, state: State, node: int, lines: Lines) -> None:
+        """Take these lines for a nonlinear node; its noise is theirs."""
         state.lines[node] = lines
         if node in self.charged:
             factor = self.gamma(0) + long_sum(self.sizes[node])
-            state.noise[node] = factor * _size(lines, inputs) + torch.finfo(self.space.dtype).tiny
+            size = _size(lines, state.inputs(self, node))
+            state.noise[node] = factor * size + torch.finfo(self.space.dtype).tiny
 
     def lower(
         self,

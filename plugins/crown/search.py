@@ -15,6 +15,7 @@ from verifolio.plugins.crown.certificate import Ledger
 from verifolio.plugins.crown.condensed import Condensed
 from verifolio.plugins.crown.crew import Crew
 from verifolio.plugins.crown.leaf import LeafSolver
+from verifolio.plugins.crown.pile import Pile
 from verifolio.plugins.crown.points import Points
 from verifolio.plugins.crown.root import Root, open_goals
 from verifolio.plugins.crown.subproblems import Subproblems
@@ -39,7 +40,7 @@ class Search:
         self.context, self.options = context, options
         self.bounding = Bounding(root, net, context.budget)
         self.leaves = LeafSolver(self.bounding.exact)
-        self.stack: list[Subproblems] = []
+        self.stack: Pile[Subproblems] = Pile()
         self.crew = Crew(context.budget.cores, self._take, self._round)
         self.single = threading.Lock()  # what one thread does at a time: replaying, attacking, solving leaves
         self.point: Array | None = None
@@ -50,13 +51,14 @@ class Search:
         items, self.point = self._bound(self.bounding.first(), ROOT_ITERATIONS)
         if self.point is None and len(items) and self.options.split == "none":
             return self._give_up("bounds alone do not decide", items)
-        self.stack = [items] if len(items) else []
+        self.stack.add(items)
         if self.point is None:
             self.crew.run()
         if self.point is not None:
             return Outcome.found(self.point, stats=self._stats())
-        if self.stack:
-            return self._give_up("out of time", Subproblems.join(self.stack))
+        left = self.stack.all()
+        if left is not None:
+            return self._give_up("out of time", left)
         if self.stuck:
             reason = f"{self.stuck} leaves without unstable neurons stay open after {self.domains} domains"
             return Outcome.unknown(reason, stats=self._stats())
@@ -76,8 +78,7 @@ class Search:
         children, point = self._bound(items.split(), self.options.iterations)
         with self.crew.lock:
             self.domains += 2 * len(items)
-            if len(children):
-                self.stack.append(children.pick(children.bound.argsort(descending=True)))
+            self.stack.add(children.pick(children.bound.argsort(descending=True)))
         return self._settle(point)
 
     def _settle(self, point: Array | None) -> bool:
@@ -113,20 +114,11 @@ class Search:
             return bounded, self.points.look(self.root, done.result, left)
 
     def _take(self) -> Subproblems | None:
-        """Up to a batch of domains from the top of the stack, a fair part where several threads want some."""
-        if not self.stack or self.context.budget.expired():
+        """The next batch of domains."""
+        if self.context.budget.expired():
             return None
         room = self.options.batch or int(np.clip((1 << 19) // max(self.root.program.sizes), 16, 256))
-        room = min(room, -(-sum(map(len, self.stack)) // self.crew.size))
-        parts = []
-        while self.stack and room > 0:
-            top = self.stack.pop()
-            if len(top) > room:
-                self.stack.append(top.pick(slice(0, len(top) - room)))
-                top = top.pick(slice(len(top) - room, len(top)))
-            parts.append(top)
-            room -= len(top)
-        return Subproblems.join(parts)
+        return self.stack.take(room, self.crew.size)
 
     def _stats(self) -> dict[str, float | int | str]:
         return {"domains": self.domains}

@@ -46,8 +46,9 @@ class Subproblems:
         """The same subproblems with new variables, bounds and branching decisions."""
         return replace(self, variables=variables.to(HALF, LARGEST), bound=bound, branch=branch)
 
-    def with_branch(self, branch: Tensor) -> Subproblems:
-        return replace(self, branch=branch)
+    def choose(self, candidate: Tensor) -> Subproblems:
+        """The same with one candidate alone, by its number (count, 1)."""
+        return replace(self, branch=self.branch.gather(1, candidate))
 
     def split(self) -> Subproblems:
         """Both children of every subproblem along its best candidate."""
@@ -56,8 +57,8 @@ class Subproblems:
     def _fix(self, sign: int) -> Subproblems:
         return replace(self, phase=self.phase.scatter(1, self.branch[:, :1], sign))
 
-    @staticmethod
-    def join(parts: list[Subproblems]) -> Subproblems:
+    @classmethod
+    def join(cls, parts: list[Subproblems]) -> Subproblems:
         if len(parts) == 1:
             return parts[0]
         first, variables = parts[0], [p.variables for p in parts]

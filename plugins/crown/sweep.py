@@ -96,6 +96,8 @@ def refine(program: Program, state: State, node: int, effort: Effort, budget: Bu
         state.interval[node] = tighten(program, state, node, mask, budget)
         return
     cores = 1 if budget is None else budget.cores
+    if effort.steps:  # something for everybody
+        step = min(step, -(-len(wanted) // cores))
     first, *others = _chunks(wanted, step, TRIED if unsure else step)
 
     def work(chunk: Tensor) -> bool:
@@ -105,10 +107,14 @@ def refine(program: Program, state: State, node: int, effort: Effort, budget: Bu
         high[:, chunk] = torch.fmin(high[:, chunk], -bound[:, len(chunk) :])
         return budget is not None and budget.expired()
 
-    before = high[:, first] - low[:, first]
-    over = work(first)
-    gain = 1 - ((high[:, first] - low[:, first]) / before.clamp(min=1e-30)).nan_to_num(1.0).mean()
-    if not over and not (unsure and gain < WORTHWHILE):
+    if unsure:
+        before = high[:, first] - low[:, first]
+        over = work(first)
+        gain = 1 - ((high[:, first] - low[:, first]) / before.clamp(min=1e-30)).nan_to_num(1.0).mean()
+        others = [] if over or gain < WORTHWHILE else others
+    else:
+        others = [first, *others]
+    if others:
         Crew(cores, lambda: others.pop(0) if others else None, work).run()
     if copies is not None:
         low, high = low[:, copies], high[:, copies]

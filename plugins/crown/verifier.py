@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar, Literal
@@ -34,12 +35,11 @@ class CrownOptions:
     certificate: str = ""
 
 
-class Crown(Verifier):
-    name = "crown"
+class Searcher(Verifier):
+    """A verifier that tries one search after another until one decides."""
+
     can_prove = True
     can_falsify = True
-    Options: ClassVar[type] = CrownOptions
-    options: CrownOptions
 
     def refuses(self, problem: Problem) -> str | None:
         if not finite(problem.domain):
@@ -56,13 +56,25 @@ class Crown(Verifier):
 
         outcome = Outcome.unknown("nothing was tried")
         with one_thread():
-            for search in self._plan(problem, context):
+            for search in self.plan(problem, context):
                 outcome = search(problem, context)
                 if outcome.verdict.decided or context.budget.expired():
                     break
         return outcome
 
-    def _plan(self, problem: Problem, context: Context) -> list[Search]:
+    @abstractmethod
+    def plan(self, problem: Problem, context: Context) -> list[Search]:
+        """What to try, in order."""
+
+
+class Crown(Searcher):
+    """Bounds, then branch and bound on inputs or on phases; smooth functions are bounded, not branched on."""
+
+    name = "crown"
+    Options: ClassVar[type] = CrownOptions
+    options: CrownOptions
+
+    def plan(self, problem: Problem, context: Context) -> list[Search]:
         """What to branch on, in order. The box kernel is so quick that it goes first wherever it applies."""
         from verifolio.plugins.crown.boxes import kernel_applies
 

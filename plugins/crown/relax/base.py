@@ -46,6 +46,14 @@ class Relaxation(ABC):
     def start(self, *inputs: Interval) -> Tensor:
         """The parameter that corresponds to the default lines, where optimisation starts."""
 
+    def range(self, *inputs: Interval) -> Interval | None:
+        """What a parameter of 0 and of 1 stand for, if that depends on the interval (slopes of a smooth function)."""
+        return None
+
+    def lines_of(self, value: Tensor, *inputs: Interval) -> Lines:
+        """Enclosing lines by what the parameter stands for: any value is valid on any interval."""
+        return self.lines(value, *inputs)
+
     @abstractmethod
     def loose(self, *inputs: Interval) -> Tensor:
         """A mask of the neurons on which the lines leave a gap (unstable ones, for ReLU)."""

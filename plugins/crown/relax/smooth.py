@@ -19,6 +19,7 @@ from verifolio.plugins.crown.relax.base import Interval, Lines, Relaxation
 
 RESERVE = 2.0**-46  # relative to |f| + |k x| + 1: covers the evaluation of f, k x and the critical point
 SEARCH_STEPS = 24
+GRID = 16
 FAR = 2.0**22  # beyond it multiples of 2 pi are rounded by more than the reserve allows
 Critical = Callable[[Tensor, float, Tensor, Tensor], list[Tensor]]
 
@@ -89,45 +90,64 @@ class SmoothRelaxation(Relaxation):
         )
 
     def lines(self, parameter: Tensor | None, *inputs: Interval) -> Lines:
-        dtype = inputs[0][0].dtype
         low, high = (t.double() for t in inputs[0])
         if parameter is None:
-            below, above = self._best_slope(low, high, -1), self._best_slope(low, high, 1)
+            slopes = torch.cat([self._best_slope(low, high, side) for side in (-1, 1)], dim=-1)
         else:
             if parameter.dim() == 3:
                 low, high = low[:, None], high[:, None]
-            least, most = self._slopes(low, high)
-            lower_share, upper_share = parameter.double().chunk(2, dim=-1)
-            below = least + lower_share * (most - least)
-            above = least + upper_share * (most - least)
-        below, above = below.to(dtype), above.to(dtype)
+            least, most = self.range((low, high))
+            slopes = least + parameter.double() * (most - least)
+        return self.lines_of(slopes, *inputs)
+
+    def lines_of(self, value: Tensor, *inputs: Interval) -> Lines:
+        dtype = inputs[0][0].dtype
+        low, high = (t.double() for t in inputs[0])
+        if value.dim() == 3:
+            low, high = low[:, None], high[:, None]
+        below, above = value.to(dtype).chunk(2, dim=-1)
         lower = self._outward(self._intercept(below.double(), low, high, -1), dtype, -1)
         upper = self._outward(self._intercept(above.double(), low, high, 1), dtype, 1)
         return Lines((below,), (above,), lower, upper)
 
+    def range(self, *inputs: Interval) -> Interval:
+        """The least and the greatest slopes, of lower and of upper lines side by side."""
+        below, above = self._slopes(*(t.double() for t in inputs[0]))
+        return torch.cat([below[0], above[0]], dim=-1), torch.cat([below[1], above[1]], dim=-1)
+
     def start(self, *inputs: Interval) -> Tensor:
         low, high = (t.double() for t in inputs[0])
-        least, most = self._slopes(low, high)
-        width = (most - least).clamp(min=1e-30)
-        shares = [(self._best_slope(low, high, side) - least) / width for side in (-1, 1)]
-        return torch.cat(shares, dim=-1).clamp(0, 1).to(inputs[0][0].dtype)
+        best = torch.cat([self._best_slope(low, high, side) for side in (-1, 1)], dim=-1)
+        least, most = self.range((low, high))
+        return ((best - least) / (most - least).clamp(min=1e-30)).clamp(0, 1).to(inputs[0][0].dtype)
 
     def loose(self, *inputs: Interval) -> Tensor:
         lower, upper = inputs[0]
         return upper > lower
 
-    def _slopes(self, low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
-        """A range of slopes worth trying: the derivative's range on a grid of the interval."""
-        grid = [low + (high - low) * (i / 8) for i in range(9)]
-        grid.append(torch.zeros_like(low).clamp(min=low, max=high))
-        values = torch.stack([self.function.derivative(x, self.exponent) for x in grid])
-        values = values.nan_to_num(0.0, 1e6, -1e6).clamp(-1e6, 1e6)
-        return values.amin(0), values.amax(0)
+    @torch.no_grad()
+    def _slopes(self, low: Tensor, high: Tensor) -> tuple[Interval, Interval]:
+        """The slopes worth trying below and above: those of the convex and of the concave envelope.
+
+        Any other line lies outside of one of these on the whole interval. An envelope's slopes run from the one at
+        the lower end to the one at the upper end, which are extremal among the chords from there; a grid of them
+        will do, because every slope is sound.
+        """
+        steps = torch.arange(1, GRID, dtype=low.dtype, device=low.device).reshape(-1, *[1] * low.dim())
+        inner, width = low + (high - low) * (steps / GRID), (high - low).clamp(min=1e-30)
+        first, last, values = (self.function.value(x, self.exponent) for x in (low, high, inner))
+        ahead = (values - first) / (inner - low).clamp(min=1e-30)
+        back = (last - values) / (high - inner).clamp(min=1e-30)
+        chord = (last - first) / width
+        left = torch.stack([*ahead, chord, self.function.derivative(low, self.exponent)])
+        right = torch.stack([*back, chord, self.function.derivative(high, self.exponent)])
+        left, right = (t.nan_to_num(0.0, 1e6, -1e6).clamp(-1e6, 1e6) for t in (left, right))
+        return (left.amin(0), right.amax(0)), (right.amin(0), left.amax(0))
 
     @torch.no_grad()
     def _best_slope(self, low: Tensor, high: Tensor, side: int) -> Tensor:
         """The slope whose line is closest to f in the middle: golden-section search of a concave function."""
-        left, right = self._slopes(low, high)
+        left, right = self._slopes(low, high)[(side + 1) // 2]
         middle = (low + high) / 2
         ratio = (math.sqrt(5) - 1) / 2
         for _ in range(SEARCH_STEPS):

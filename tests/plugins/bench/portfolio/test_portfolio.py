@@ -208,10 +208,11 @@ class TestRuns:
 
 def test_time_in_words_and_numbers() -> None:
     found = [r for r in rows(built_in("default").root, 100.0) if r.member is not None]
-    assert [r.title for r in found] == ["pgd", "crown", "pgd", "milp"]
+    assert [r.title for r in found] == ["pgd", "smooth", "crown", "pgd", "milp"]
     assert sum(r.seconds for r in found) == pytest.approx(100.0)
     assert found[0].limit == "at most 0.3 s and 5 %"
-    assert found[1].limit == "what is left"
+    assert found[1].limit == "at most 60 %"
+    assert found[2].limit == "what is left"
 
 
 PLUGIN = '''

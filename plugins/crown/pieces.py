@@ -1,0 +1,152 @@
+"""Parts of the whole domain on which the inputs of nonlinear functions lie in pieces of their intervals."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+
+import torch
+from torch import Tensor
+
+from verifolio.plugins.crown.program import Program, State
+from verifolio.plugins.crown.relax.base import Interval
+
+SAMPLES = (0.25, 0.5, 0.75)  # where the distance of a line is measured
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """Each is of a `goal`, and nearest to a proof by one `row` of it; on `low` to `high` (count, columns).
+
+    `alpha` (count, parameters) and `push` (count, columns) are where bounding starts: what the parameters of the
+    lines stand for, and the multipliers of the columns' ends. `branch` (count, candidates) are columns to cut next,
+    best first, and `at` where to cut them; -1: none.
+    """
+
+    goal: Tensor
+    row: Tensor
+    bound: Tensor
+    low: Tensor
+    high: Tensor
+    alpha: Tensor
+    push: Tensor
+    branch: Tensor
+    at: Tensor
+
+    def __len__(self) -> int:
+        return self.goal.shape[0]
+
+    def pick(self, index: Tensor | slice) -> Pieces:
+        return Pieces(*(getattr(self, f.name)[index] for f in fields(self)))
+
+    def choose(self, candidate: Tensor) -> Pieces:
+        """The same with one candidate alone, by its number (count, 1)."""
+        return replace(self, branch=self.branch.gather(1, candidate), at=self.at.gather(1, candidate))
+
+    def split(self) -> Pieces:
+        """Both parts of every piece along its best candidate."""
+        column, at = self.branch[:, :1], self.at[:, :1]
+        above = replace(self, low=self.low.scatter(1, column, at))
+        below = replace(self, high=self.high.scatter(1, column, at))
+        return self.join([above, below])
+
+    @classmethod
+    def join(cls, parts: list[Pieces]) -> Pieces:
+        if len(parts) == 1:
+            return parts[0]
+        return Pieces(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Pieces)))
+
+
+class Columns:
+    """The inputs of nonlinear functions, side by side, and the parameters of all lines likewise."""
+
+    def __init__(self, program: Program, state: State, alpha: dict[int, Tensor]) -> None:
+        self.program, self.nodes = program, program.before
+        self.sizes = [program.sizes[p] for p in self.nodes]
+        self.relaxed = list(alpha)
+        self.widths = [a.shape[-1] for a in alpha.values()]
+        relus = set(program.graph.relus)
+        self.readers = {p: [i for i in alpha if program.parents[i] == (p,)] for p in self.nodes}
+        ends = [state.interval[p] for p in self.nodes]
+        self.low, self.high = (torch.cat([end[k][0] for end in ends]) for k in (0, 1))
+        marks = [bool(found) and relus.issuperset(found) for found in self.readers.values()]
+        self.kinked = torch.cat([torch.full_like(e[0][0], k) for e, k in zip(ends, marks, strict=True)]) > 0
+
+    def by_node(self, values: Tensor) -> dict[int, Tensor]:
+        """Values of columns (..., columns) by the node that they are of."""
+        return dict(zip(self.nodes, values.split(self.sizes, -1), strict=True))
+
+    def lines(self, alpha: Tensor) -> dict[int, Tensor]:
+        """Parameters (..., parameters) by the nonlinear node whose lines they choose."""
+        return dict(zip(self.relaxed, alpha.split(self.widths, -1), strict=True))
+
+    def narrowed(self, pieces: Pieces, node: int, low: Tensor, high: Tensor) -> Pieces:
+        """The pieces with other intervals of one node."""
+        lows, highs = self.by_node(pieces.low), self.by_node(pieces.high)
+        lows[node], highs[node] = (t.expand(len(pieces), -1) for t in (low, high))
+        return replace(pieces, low=torch.cat([*lows.values()], 1), high=torch.cat([*highs.values()], 1))
+
+    def cut(self, pieces: Pieces) -> Tensor:
+        """Which columns' ends may have a multiplier (count, columns): those that are not the whole domain's."""
+        inner = (pieces.low > self.low) | (pieces.high < self.high)
+        return inner & pieces.low.isfinite() & pieces.high.isfinite()
+
+    def range(self, pieces: Pieces) -> Interval:
+        """What the parameters may stand for on the pieces (count, parameters); what they stood for is in it."""
+        low, high = self.by_node(pieces.low), self.by_node(pieces.high)
+        least, most = [pieces.alpha[:, :0]], [pieces.alpha[:, :0]]
+        for i, now in self.lines(pieces.alpha).items():
+            rule, p = self.program.relaxations[i], self.program.parents[i][0]
+            ends = rule.range((low[p], high[p])) if rule is not None and p in low else None
+            ends = (torch.zeros_like(now), torch.ones_like(now)) if ends is None else ends
+            least.append(torch.minimum(ends[0], now))
+            most.append(torch.maximum(ends[1], now))
+        return torch.cat(least, 1), torch.cat(most, 1)
+
+    def state(self, whole: State, pieces: Pieces) -> State:
+        """The whole domain's state, repeated, with the pieces' intervals."""
+        low, high = self.by_node(pieces.low), self.by_node(pieces.high)
+        interval: dict[int, Interval] = dict(whole.interval)
+        interval.update({p: (low[p], high[p]) for p in self.nodes})
+        return State(whole.region, interval, dict(whole.noise))
+
+    def middle(self, pieces: Pieces, column: Tensor) -> Tensor:
+        """Where to cut (count, k): a ReLU at nought, anything else in the middle."""
+        low, high = pieces.low.gather(1, column), pieces.high.gather(1, column)
+        half = low + (high - low) / 2
+        return torch.where(self.kinked[column] & (low < 0) & (high > 0), torch.zeros_like(half), half)
+
+    def savings(self, pieces: Pieces, rows: dict[int, Tensor]) -> Tensor:
+        """How much less each column's relaxations cost after a cut in the middle (count, columns).
+
+        The cost of a line is its distance from the function, times the coefficient (`rows`) that meets it.
+        """
+        count, every = len(pieces), torch.arange(len(self.low), device=self.low.device)
+        at = self.by_node(self.middle(pieces, every.expand(count, -1)))
+        low, high = self.by_node(pieces.low), self.by_node(pieces.high)
+        saved = []
+        for p in self.nodes:
+            total = torch.zeros_like(low[p])
+            for i in self.readers[p]:
+                met = rows[i].expand(count, -1)
+                whole = self._cost(i, (low[p], high[p]), met)
+                parts = self._cost(i, (low[p], at[p]), met) + self._cost(i, (at[p], high[p]), met)
+                total = total + (whole - parts / 2).nan_to_num(0.0)
+            saved.append(total)
+        return torch.cat(saved, 1)
+
+    def _cost(self, node: int, ends: Interval, rows: Tensor) -> Tensor:
+        rule = self.program.relaxations[node]
+        if rule is None:
+            return torch.zeros_like(rows)
+        low, high = ends
+        width = self.widths[self.relaxed.index(node)]
+        lines = rule.lines(low.new_full((len(low), width), 0.5), ends)
+        total = torch.zeros_like(rows)
+        for share in SAMPLES:
+            x = low + share * (high - low)
+            value, _ = rule.interval((x, x))
+            below, above = lines.lower_slope[0] * x, lines.upper_slope[0] * x
+            below = below if lines.lower_bias is None else below + lines.lower_bias
+            above = above if lines.upper_bias is None else above + lines.upper_bias
+            total = total + torch.where(rows > 0, value - below, above - value)
+        return rows.abs() * total / len(SAMPLES)
