@@ -65,7 +65,7 @@ class Columns:
         self.relaxed = list(alpha)
         self.widths = [a.shape[-1] for a in alpha.values()]
         relus = set(program.graph.relus)
-        self.readers = {p: [i for i in alpha if program.parents[i] == (p,)] for p in self.nodes}
+        self.readers = {p: [i for i in alpha if p in program.parents[i]] for p in self.nodes}
         ends = [state.interval[p] for p in self.nodes]
         self.low, self.high = (torch.cat([end[k][0] for end in ends]) for k in (0, 1))
         marks = [bool(found) and relus.issuperset(found) for found in self.readers.values()]
@@ -84,6 +84,23 @@ class Columns:
         lows, highs = self.by_node(pieces.low), self.by_node(pieces.high)
         lows[node], highs[node] = (t.expand(len(pieces), -1) for t in (low, high))
         return replace(pieces, low=torch.cat([*lows.values()], 1), high=torch.cat([*highs.values()], 1))
+
+    def propagated(self, whole: State, pieces: Pieces) -> tuple[Pieces, Tensor]:
+        """The pieces, narrower by interval arithmetic from node to node, and which of them are not empty (count,)."""
+        low, high = self.by_node(pieces.low), self.by_node(pieces.high)
+        state = self.program.enter(whole.region)
+        full = torch.ones(len(pieces), dtype=torch.bool, device=pieces.low.device)
+        for node in range(self.program.graph.output):
+            if node:
+                self.program.forward(state, node)
+            if node in low:
+                ends = state.interval[node]
+                bottom, top = torch.fmax(ends[0], low[node]), torch.fmin(ends[1], high[node])
+                full &= ~(bottom > top).any(1)
+                state.interval[node] = torch.minimum(bottom, top), torch.maximum(bottom, top)
+        ends = [state.interval[p] for p in self.nodes]
+        lows, highs = (torch.cat([end[k].expand(len(pieces), -1) for end in ends], 1) for k in (0, 1))
+        return replace(pieces, low=lows, high=highs), full
 
     def cut(self, pieces: Pieces) -> Tensor:
         """Which columns' ends may have a multiplier (count, columns): those that are not the whole domain's."""
@@ -123,30 +140,34 @@ class Columns:
         count, every = len(pieces), torch.arange(len(self.low), device=self.low.device)
         at = self.by_node(self.middle(pieces, every.expand(count, -1)))
         low, high = self.by_node(pieces.low), self.by_node(pieces.high)
+        whole = {p: (low[p], high[p]) for p in self.nodes}
+        before = {i: self._cost(i, whole, rows[i]) for i in self.relaxed}
         saved = []
         for p in self.nodes:
+            halves = ({**whole, p: (low[p], at[p])}, {**whole, p: (at[p], high[p])})
             total = torch.zeros_like(low[p])
             for i in self.readers[p]:
-                met = rows[i].expand(count, -1)
-                whole = self._cost(i, (low[p], high[p]), met)
-                parts = self._cost(i, (low[p], at[p]), met) + self._cost(i, (at[p], high[p]), met)
-                total = total + (whole - parts / 2).nan_to_num(0.0)
+                after = self._cost(i, halves[0], rows[i]) + self._cost(i, halves[1], rows[i])
+                total = total + (before[i] - after / 2).nan_to_num(0.0)
             saved.append(total)
         return torch.cat(saved, 1)
 
-    def _cost(self, node: int, ends: Interval, rows: Tensor) -> Tensor:
-        rule = self.program.relaxations[node]
+    def _cost(self, node: int, ends: dict[int, Interval], rows: Tensor) -> Tensor:
+        rule, parents = self.program.relaxations[node], self.program.parents[node]
         if rule is None:
             return torch.zeros_like(rows)
-        low, high = ends
+        inputs = [ends[p] for p in parents]
         width = self.widths[self.relaxed.index(node)]
-        lines = rule.lines(low.new_full((len(low), width), 0.5), ends)
+        lines = rule.lines(inputs[0][0].new_full((len(rows), width), 0.5), *inputs)
         total = torch.zeros_like(rows)
-        for share in SAMPLES:
-            x = low + share * (high - low)
-            value, _ = rule.interval((x, x))
-            below, above = lines.lower_slope[0] * x, lines.upper_slope[0] * x
+        samples = SAMPLES if len(parents) == 1 else (0.5,)
+        for share in samples:
+            points = [low + share * (high - low) for low, high in inputs]
+            value, _ = rule.interval(*((x, x) for x in points))
+            below, above = torch.zeros_like(value), torch.zeros_like(value)
+            for x, down, up in zip(points, lines.lower_slope, lines.upper_slope, strict=True):
+                below, above = below + down * x, above + up * x
             below = below if lines.lower_bias is None else below + lines.lower_bias
             above = above if lines.upper_bias is None else above + lines.upper_bias
             total = total + torch.where(rows > 0, value - below, above - value)
-        return rows.abs() * total / len(SAMPLES)
+        return rows.abs() * total / len(samples)

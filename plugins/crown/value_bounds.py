@@ -84,6 +84,10 @@ class ValueBounds:
             none.to(low.dtype),
         )
 
+    def propagated(self, pieces: Pieces) -> tuple[Pieces, Tensor]:
+        """See `Columns.propagated`."""
+        return self.columns.propagated(self.root.state, pieces)
+
     def evaluate(self, pieces: Pieces, alpha: Tensor, push: Tensor) -> Result:
         """One backward pass with the given variables; any are sound."""
         program, columns, whole = self.root.program, self.columns, self.root.state

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from verifolio.answer import Outcome
 from verifolio.plugins.crown.assume import assume
@@ -119,17 +120,24 @@ class ValueSplit:
             pieces = pieces.pick((~whole).nonzero()[:, 0])
         if not len(pieces):
             return False
-        pieces = pick_by_trial(
-            pieces, lambda trial: self.bounds.ascend(trial, TRIAL_ITERATIONS).margin, TRIAL_CHILDREN
-        )
-        parts = self._bound(pieces.split(), self.options.iterations)
+        pieces = pick_by_trial(pieces, self._try, TRIAL_CHILDREN)
+        parts, full = self.bounds.propagated(pieces.split())
+        parts = self._bound(parts.pick(full.nonzero()[:, 0]), self.options.iterations)
         with self.crew.lock:
             self.count += 2 * len(pieces)
             self.pile.add(parts.pick(parts.bound.argsort(descending=True)))
         return self.point is not None
 
+    def _try(self, pieces: Pieces) -> Tensor:
+        """What some pieces may be worth (count,)."""
+        pieces, full = self.bounds.propagated(pieces)
+        margin = self.bounds.ascend(pieces, TRIAL_ITERATIONS).margin
+        return torch.where(full, margin, torch.full_like(margin, torch.inf))
+
     def _bound(self, pieces: Pieces, iterations: int, rate: float = ALPHA_RATE) -> Pieces:
         """The pieces that stay open, with their new bounds and candidates; perhaps a witness is found."""
+        if not len(pieces):
+            return pieces
         found = self.bounds.ascend(pieces, iterations, rate)
         left = (~(found.margin > 0)).nonzero()[:, 0]
         if not len(left):

@@ -40,7 +40,7 @@ INF = math.inf
 
 def table_of(solved: list[list[float]], spent: list[list[float]] | None = None, limit: float = 10.0) -> Table:
     times = np.array(solved)
-    names = ("pgd", "crown", "milp", "smt")
+    names = ("pgd", "crown", "smooth", "milp", "smt")
     ended = np.minimum(times, limit) if spent is None else np.array(spent)
     configurations = tuple(Configuration(n) for n in names[: len(solved)])
     labels = tuple(f"i{k}" for k in range(times.shape[1]))
