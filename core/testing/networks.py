@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from verifolio.encode.onnx_writer import write_onnx
-from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Relu
+from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Product, Relu
 from verifolio.network import Network
 
 
@@ -54,6 +54,19 @@ def nought() -> Graph:
 def bells() -> Graph:
     """y = sigmoid(4 x_0) + sigmoid(4 x_1): smooth, between 1 and 1.965 on the unit square."""
     return dense_graph([(4 * np.eye(2), np.zeros(2)), ([[1, 1]], [0])], "sigmoid")
+
+
+def gated(seed: int) -> Graph:
+    """One or two layers of sigmoids, tanhs or waves, gated by ReLUs: three inputs, one output."""
+    rng = np.random.default_rng(seed)
+    builder = GraphBuilder(3)
+    node = builder.add(Dense(5, rng.normal(size=5), rng.normal(size=(5, 3))), 0)
+    if seed % 3 == 0:
+        node = builder.add(Elementwise(5, ("tanh", "sigmoid")[seed % 2]), node)
+        node = builder.add(Dense(5, rng.normal(size=5), rng.normal(size=(5, 5))), node)
+    gate = builder.add(Elementwise(5, ("sigmoid", "tanh", "sin", "erf")[seed % 4]), node)
+    mixed = gate if seed % 2 else builder.add(Product(5), gate, builder.add(Relu(5), node))
+    return builder.finish(builder.add(Dense(1, np.zeros(1), rng.normal(size=(1, 5))), mixed))
 
 
 def tangled(inputs: int = 16, width: int = 40, depth: int = 4, seed: int = 7) -> Graph:

@@ -141,12 +141,12 @@ class Columns:
         at = self.by_node(self.middle(pieces, every.expand(count, -1)))
         low, high = self.by_node(pieces.low), self.by_node(pieces.high)
         whole = {p: (low[p], high[p]) for p in self.nodes}
-        before = {i: self._cost(i, whole, rows[i]) for i in self.relaxed}
+        before = {i: self._cost(i, whole, rows[i]) for i in self.relaxed if i in rows}
         saved = []
         for p in self.nodes:
             halves = ({**whole, p: (low[p], at[p])}, {**whole, p: (at[p], high[p])})
             total = torch.zeros_like(low[p])
-            for i in self.readers[p]:
+            for i in sorted(before.keys() & set(self.readers[p])):
                 after = self._cost(i, halves[0], rows[i]) + self._cost(i, halves[1], rows[i])
                 total = total + (before[i] - after / 2).nan_to_num(0.0)
             saved.append(total)

@@ -15,7 +15,7 @@ import pytest
 from verifolio.answer import Outcome, Verdict
 from verifolio.budget import Budget
 from verifolio.evidence import Evidence
-from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Product, Relu
+from verifolio.graph import Dense, GraphBuilder, Relu
 from verifolio.plugins.crown import boxes, deepen, neuron_split
 from verifolio.plugins.crown.smooth import Smooth
 from verifolio.plugins.crown.verifier import Crown, CrownOptions
@@ -23,7 +23,7 @@ from verifolio.problem import Ball, Domain, Problem
 from verifolio.registry import installed
 from verifolio.testing.check import checker
 from verifolio.testing.generate import DISTANCES, KINDS, Generated, Shape, generate, write_problem
-from verifolio.testing.networks import plus_minus
+from verifolio.testing.networks import gated, plus_minus
 from verifolio.testing.trial import attempt, evaluate, sample
 from verifolio.verifier import Context
 from verifolio.vnnlib import make_rows
@@ -213,22 +213,9 @@ def test_ball_beside_the_box(mode: str) -> None:
     assert run(problem, mode, 1.0).verdict is not Verdict.SAT
 
 
-def smooth_graph(seed: int) -> Graph:
-    """One or two layers of sigmoids, tanhs or waves, gated by ReLUs."""
-    rng = np.random.default_rng(seed)
-    builder = GraphBuilder(3)
-    node = builder.add(Dense(5, rng.normal(size=5), rng.normal(size=(5, 3))), 0)
-    if seed % 3 == 0:
-        node = builder.add(Elementwise(5, ("tanh", "sigmoid")[seed % 2]), node)
-        node = builder.add(Dense(5, rng.normal(size=5), rng.normal(size=(5, 5))), node)
-    gate = builder.add(Elementwise(5, ("sigmoid", "tanh", "sin", "erf")[seed % 4]), node)
-    mixed = gate if seed % 2 else builder.add(Product(5), gate, builder.add(Relu(5), node))
-    return builder.finish(builder.add(Dense(1, np.zeros(1), rng.normal(size=(1, 5))), mixed))
-
-
 def judge_smooth(seed: int, mode: str, seconds: float) -> bool:
     """No proof where sampling finds a witness, no point that is none; whether what lies far below is decided."""
-    graph = smooth_graph(seed)
+    graph = gated(seed)
     radius = (0.3, 1.0, 0.03)[seed % 3]
     domain = Domain(-np.full(3, radius), np.full(3, radius))
     values = evaluate(graph, sample(domain, 300))[graph.output]

@@ -74,7 +74,9 @@ class TestSimulation:
             assert found[0] == pytest.approx(run_schedule(schedule, table)[0].tolist())
 
     def test_the_default_is_compared_by_the_same_times(self) -> None:
-        table = table_of([[0.1, INF], [5.0, 5.0], [INF, INF]])
+        nothing, late = [INF, INF], [10.0, 10.0]
+        refused = [0.0, 0.0]
+        table = table_of([[0.1, INF], [5.0, 5.0], nothing, nothing], [[0.1, 10.0], [5.0, 5.0], refused, late])
         table = replace(table, others={"default": np.array([1.0, 9.0])})
         others = with_defaults(table).others
         assert list(others) == ["default, measured", "default_few, computed", "default, computed"]
