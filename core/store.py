@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from verifolio.answer import Answer, Attempt, Flag, Verdict, Witness
+from verifolio.database import Tables, marks
 from verifolio.errors import InputError
 from verifolio.portfolio import Portfolio
 from verifolio.query import Query
 from verifolio.solve import Settings
-from verifolio.tables import Tables, marks
 from verifolio.versions import versions
 
 VERSION = 1

@@ -8,7 +8,7 @@ import sqlite3
 import time
 
 from verifolio.answer import Verdict
-from verifolio.tables import Tables, marks
+from verifolio.database import Tables, marks
 
 from .instances import Instance
 from .results import Result

@@ -45,8 +45,8 @@ class Batch:
     def pick(self, index: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Batch:
         return Batch(self.lower[index], self.upper[index], self.phase[index])
 
-    @staticmethod
-    def join(parts: list[Batch]) -> Batch:
+    @classmethod
+    def join(cls, parts: list[Batch]) -> Batch:
         return Batch(
             np.concatenate([p.lower for p in parts]),
             np.concatenate([p.upper for p in parts]),

@@ -13,6 +13,7 @@ from verifolio.answer import Outcome
 from verifolio.graph.module import GraphModule
 from verifolio.plugins.crown.assault import Assault
 from verifolio.plugins.crown.boxes import Batch, BoxEngine, Findings
+from verifolio.plugins.crown.pile import Pile
 from verifolio.plugins.crown.region import shrunk_box
 from verifolio.problem import NARROW, Problem, dense_rows
 from verifolio.verifier import Context
@@ -63,13 +64,16 @@ class InputSplit:
         self.assault = Assault(problem, context, eager=False)
         lower, upper = shrunk_box(problem.domain)
         self.root = Batch(lower[None].copy(), upper[None].copy(), np.zeros((1, engine.neurons), np.int8))
-        self.stack = [self.root]
+        self.stack: Pile[Batch] = Pile()
+        self.stack.add(self.root)
         self.volume = Volume(lower, upper)
         self.progress = Progress()
 
     def run(self) -> Outcome:
-        while self.stack and self.progress.stuck < MOST_STUCK and not self.context.budget.expired():
-            batch = self._take()
+        while self.progress.stuck < MOST_STUCK and not self.context.budget.expired():
+            batch = self.stack.take(self.size)
+            if batch is None:
+                break
             share = self.volume(batch)
             began = time.monotonic()
             found = self.engine.bound(batch)
@@ -88,19 +92,6 @@ class InputSplit:
             self.size = max(1, self.size // 2)
         elif seconds < LONGEST_BATCH / 4:
             self.size = min(self.limit, self.size * 2)
-
-    def _take(self) -> Batch:
-        """Up to `size` boxes from the top of the stack."""
-        parts, count = [], 0
-        while self.stack and count < self.size:
-            top = self.stack.pop()
-            room = self.size - count
-            if len(top) > room:
-                self.stack.append(top.pick(slice(0, len(top) - room)))
-                top = top.pick(slice(len(top) - room, len(top)))
-            parts.append(top)
-            count += len(top)
-        return Batch.join(parts)
 
     def _try_points(self, batch: Batch, found: Findings) -> Array | None:
         """Corners and centres of the open boxes; whatever looks satisfied is replayed."""
@@ -139,12 +130,12 @@ class InputSplit:
             rest, dimension = rest.pick(~tiny), dimension[~tiny]
             place = np.arange(len(rest))
         if len(rest):
-            self.stack.append(halves(rest, place, dimension))
+            self.stack.add(halves(rest, place, dimension))
         return rest
 
     def _conclude(self) -> Outcome:
         stats = self.progress.stats()
-        open_boxes = sum(len(b) for b in self.stack)
+        open_boxes = len(self.stack)
         if not open_boxes and not self.progress.stuck:
             self.context.evidence.add_refuted(self.problem, self.problem.domain)
             return Outcome.proved(stats=stats)

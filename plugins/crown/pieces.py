@@ -98,8 +98,8 @@ class Columns:
                 bottom, top = torch.fmax(ends[0], low[node]), torch.fmin(ends[1], high[node])
                 full &= ~(bottom > top).any(1)
                 state.interval[node] = torch.minimum(bottom, top), torch.maximum(bottom, top)
-        ends = [state.interval[p] for p in self.nodes]
-        lows, highs = (torch.cat([end[k].expand(len(pieces), -1) for end in ends], 1) for k in (0, 1))
+        found = [state.interval[p] for p in self.nodes]
+        lows, highs = (torch.cat([end[k].expand(len(pieces), -1) for end in found], 1) for k in (0, 1))
         return replace(pieces, low=lows, high=highs), full
 
     def cut(self, pieces: Pieces) -> Tensor:

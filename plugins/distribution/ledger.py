@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from verifolio.answer import Flag, Verdict
-from verifolio.tables import Tables, marks
+from verifolio.database import Tables, marks
 
 from .search import Critical, Status, Step
 from .table import Row

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.answer import Verdict
-from verifolio.tables import MEMORY, Tables
+from verifolio.database import MEMORY, Tables
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS joint_facts (

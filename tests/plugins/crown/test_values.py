@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -73,11 +74,7 @@ def test_any_piece_with_any_variables(make: Callable[[int], Graph], seed: int) -
         column = torch.as_tensor(rng.integers(0, len(columns.low), (len(pieces), 1)))
         low, high = pieces.low.gather(1, column), pieces.high.gather(1, column)
         at = low + (high - low) * torch.as_tensor(rng.random((len(pieces), 1)))
-        pieces = Pieces(
-            *(getattr(pieces, n) for n in ("goal", "row", "bound", "low", "high", "alpha", "push")),
-            column,
-            at,
-        )
+        pieces = replace(pieces, branch=column, at=at)
         pieces = pieces.split()
     points = sample(WIDE, 2000)
     where = inside(bounds, pieces, points)
