@@ -1,4 +1,4 @@
-"""Random small networks and properties whose distance to the decision boundary is known."""
+"""Random small networks and properties whose distance to the decision boundary is known, or nearly so."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from verifolio.answer import Verdict
 from verifolio.encode.heads import extreme
 from verifolio.encode.onnx_writer import write_onnx
-from verifolio.graph import Conv, Dense, Graph, GraphBuilder, Relu, Sum
+from verifolio.graph import Conv, Dense, Elementwise, Graph, GraphBuilder, Product, Relu, Sum
 from verifolio.network import Network
 from verifolio.problem import Domain, Problem
 from verifolio.query import Query
@@ -21,8 +21,9 @@ from verifolio.testing.regions import true_margin
 from verifolio.vnnlib import Rows, box_case, load, make_rows, specification_from_cases, write
 
 Array = NDArray[np.float64]
-Kind = Literal["dense", "conv", "residual", "maxpool"]
-KINDS: tuple[Kind, ...] = get_args(Kind)
+Kind = Literal["dense", "conv", "residual", "maxpool", "smooth"]
+ALL_KINDS: tuple[Kind, ...] = get_args(Kind)
+KINDS = ALL_KINDS[:4]  # piecewise linear: the least margin is found by enumeration
 DISTANCES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
 GRID = 32.0
 
@@ -40,22 +41,28 @@ class Shape:
 
 @dataclass(frozen=True, eq=False)
 class Generated:
-    """A problem with its truth: the least margin (<= 0 is SAT) or None where nobody knows it."""
+    """A problem with its truth: the least margin (<= 0 is SAT) or None where nobody knows it.
+
+    Where it is not `exact`, it is the margin of a point: others may have less.
+    """
 
     problem: Problem
     margin: float | None = None
     point: Array | None = None
+    exact: bool = True
 
     @property
     def expected(self) -> Verdict:
         """What a complete verifier must say; UNKNOWN within 1e-8 of the boundary or without the truth."""
         if self.margin is None or abs(self.margin) < 1e-8:
             return Verdict.UNKNOWN
-        return Verdict.SAT if self.margin < 0 else Verdict.UNSAT
+        if self.margin < 0:
+            return Verdict.SAT
+        return Verdict.UNSAT if self.exact else Verdict.UNKNOWN
 
 
 def random_graph(rng: np.random.Generator, shape: Shape) -> Graph:
-    """A ReLU network whose weights are small multiples of 1/32, which float32 holds and adds exactly."""
+    """A network whose weights are small multiples of 1/32, which float32 holds and adds exactly."""
     builder = GraphBuilder(shape.inputs)
     if shape.kind == "conv":
         hidden = _conv(rng, builder, shape)
@@ -76,11 +83,21 @@ def _block(rng: np.random.Generator, builder: GraphBuilder, node: int, shape: Sh
     if shape.kind == "maxpool":
         pairs = _dense(rng, builder, node, 2 * shape.width)
         return extreme(builder, pairs, [[2 * k, 2 * k + 1] for k in range(shape.width)], 1.0)
+    if shape.kind == "smooth":
+        return _smooth(rng, builder, _dense(rng, builder, node, shape.width))
     relu = builder.add(Relu(shape.width), _dense(rng, builder, node, shape.width))
     if shape.kind == "residual":
         skip = _dense(rng, builder, node, shape.width)
         return builder.add(Sum(shape.width, (1.0, 1.0)), relu, skip)
     return relu
+
+
+def _smooth(rng: np.random.Generator, builder: GraphBuilder, node: int) -> int:
+    """A smooth function of a node, sometimes times a ReLU of it."""
+    size = builder.nodes[node].op.size
+    bent = builder.add(Elementwise(size, str(rng.choice(["sigmoid", "tanh", "erf", "softplus"]))), node)
+    gate = builder.add(Relu(size), node) if rng.random() < 0.3 else None
+    return bent if gate is None else builder.add(Product(size), bent, gate)
 
 
 def _conv(rng: np.random.Generator, builder: GraphBuilder, shape: Shape) -> int:

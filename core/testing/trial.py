@@ -118,6 +118,34 @@ def evaluate(graph: Graph, points: Array) -> list[Array]:
     return [np.broadcast_to(v.numpy(), (len(points), v.shape[-1])) for v in values]
 
 
+def attained_margin(problem: Problem, rounds: int = 12, seed: int = 0) -> tuple[float, Array | None]:
+    """The least margin of any point that sampling finds, ever closer to the best one; and that point."""
+    rng, domain = np.random.default_rng(seed), problem.domain
+    points, best, margin = sample(domain, seed=seed), None, math.inf
+    reach = (domain.upper - domain.lower) / 2
+    for _ in range(rounds):
+        if len(points):
+            margins = _margins(problem, points)
+            k = int(margins.argmin())
+            if margins[k] < margin:
+                best, margin = points[k], float(margins[k])
+        if best is None:
+            break
+        near = best + reach * rng.uniform(-1, 1, (200, domain.size))
+        near = np.clip(near, domain.lower, domain.upper)
+        points, reach = near[[_in_rows(domain, p) for p in near]], reach / 2
+    return margin, best
+
+
+def _margins(problem: Problem, points: Array) -> Array:
+    """The least margin of any disjunct at each point: the largest of its rows minus their right-hand sides."""
+    graph = problem.graph
+    outputs = evaluate(graph, points)[graph.output]
+    parts = [dense_rows(rows, graph.input_size, graph.output_size) for rows in problem.disjuncts]
+    found = [(points @ i.T + outputs @ o.T - rhs).max(1) for i, o, rhs in parts]
+    return np.asarray(np.min(found, axis=0))
+
+
 def sample(domain: Domain, count: int = 200, seed: int = 0) -> Array:
     """Points of a domain, corners and faces among them; those outside its rows or ball are left out."""
     rng = np.random.default_rng(seed)

@@ -144,7 +144,7 @@ def placed(base: Generated, distance: float) -> Generated:
     """The problem at a distance from the boundary; where it could not be enumerated, as it is."""
     if base.margin is None or not np.isfinite(base.margin):
         return base
-    return Generated(shifted(base.problem, base.margin, distance), -distance, base.point)
+    return Generated(shifted(base.problem, base.margin, distance), -distance, base.point, base.exact)
 
 
 def count(summary: Summary, seen: Examination) -> None:

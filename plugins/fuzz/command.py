@@ -26,7 +26,10 @@ def fuzz(
     verifier: Annotated[
         list[str] | None, typer.Option(help="Only these verifiers (repeatable); else all that prove.")
     ] = None,
-    kind: Annotated[list[str] | None, typer.Option(help="dense, conv, residual, maxpool.")] = None,
+    kind: Annotated[
+        list[str] | None,
+        typer.Option(help="dense, conv, residual, maxpool; smooth, if asked for: its truth is only sampled."),
+    ] = None,
     inputs: Annotated[int, typer.Option(help="Largest number of inputs.")] = 3,
     width: Annotated[int, typer.Option(help="Largest number of neurons per layer.")] = 4,
     depth: Annotated[int, typer.Option(help="Largest number of hidden layers.")] = 2,
@@ -84,12 +87,12 @@ def _progress(text: str) -> None:
 
 def _kinds(chosen: list[str] | None) -> tuple[Kind, ...]:
     from verifolio.errors import InputError
-    from verifolio.testing.generate import KINDS
+    from verifolio.testing.generate import ALL_KINDS, KINDS
 
     for name in chosen or ():
-        if name not in KINDS:
-            raise InputError("--kind", f"one of {', '.join(KINDS)}", name)
-    return tuple(k for k in KINDS if not chosen or k in chosen)
+        if name not in ALL_KINDS:
+            raise InputError("--kind", f"one of {', '.join(ALL_KINDS)}", name)
+    return tuple(k for k in ALL_KINDS if k in (chosen or KINDS))
 
 
 def _jury(names: list[str] | None, timeout: float, seed: int) -> Jury:

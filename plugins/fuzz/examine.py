@@ -9,14 +9,16 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from verifolio.answer import Verdict, Witness
 from verifolio.attempt import AttemptTask, Report, run_attempt
 from verifolio.bounder import Bounder
 from verifolio.errors import VerifolioError
-from verifolio.graph import Constant, Graph, Relu
+from verifolio.graph import Constant, Elementwise, Graph, Product, Relu
 from verifolio.graph.enclosure import enclose
+from verifolio.graph.functions import FUNCTIONS
 from verifolio.graph.matrix import linear_part, offset
 from verifolio.problem import Problem, dense_rows
 from verifolio.query import Query
@@ -24,6 +26,7 @@ from verifolio.referee import confirmed, judge
 from verifolio.run import Link
 from verifolio.testing.generate import Generated, write_problem
 from verifolio.testing.regions import TooManyRegions, true_margin
+from verifolio.testing.trial import attained_margin
 from verifolio.verifier import Verifier
 
 Array = NDArray[np.float64]
@@ -70,7 +73,10 @@ class Jury:
 
 
 def with_truth(problem: Problem) -> Generated:
-    """The problem with its least margin, where it is small enough to be enumerated."""
+    """The problem with its least margin: enumerated where that is possible, else the least that sampling attains."""
+    if not problem.graph.piecewise_linear and problem.domain.ball is None:
+        margin, point = attained_margin(problem)
+        return Generated(problem, margin, point, exact=False)
     try:
         margin, point = true_margin(problem, REGIONS)
     except TooManyRegions:
@@ -179,6 +185,11 @@ def node_values(graph: Graph, points: Array) -> list[Array]:
             values.append(np.tile(node.op.value, (len(points), 1)))
         elif isinstance(node.op, Relu):
             values.append(np.maximum(parents[0], 0.0))
+        elif isinstance(node.op, Product):
+            values.append(parents[0] * parents[1])
+        elif isinstance(node.op, Elementwise):
+            function = FUNCTIONS[node.op.function].value
+            values.append(function(torch.as_tensor(parents[0]), node.op.parameter).numpy())
         else:
             matrices = linear_part(node.op, tuple(p.shape[1] for p in parents))
             total = np.tile(offset(node.op), (len(points), 1))

@@ -22,7 +22,7 @@ from verifolio.plugins.fuzz.shrink import candidates
 from verifolio.problem import Problem
 from verifolio.query import Query
 from verifolio.registry import installed
-from verifolio.testing.generate import KINDS
+from verifolio.testing.generate import ALL_KINDS
 from verifolio.verifier import Context, Verifier
 
 
@@ -91,7 +91,7 @@ def test_a_crash_and_bounds_that_do_not_contain_are_findings() -> None:
     assert seen.verdicts["crasher"] is Verdict.ERROR
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", ALL_KINDS)
 def test_every_step_of_shrinking_is_a_problem_of_its_own(kind: str) -> None:
     plan = Plan(seed=2, kinds=(kind,), disjuncts=3, rows=3)  # type: ignore[arg-type]
     made = placed(with_truth(draw(plan, 0)), 0.1)
