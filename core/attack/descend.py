@@ -47,8 +47,15 @@ def slope_of(module: nn.Module, targets: Targets, x: Tensor, hinged: Tensor) -> 
     x = x.detach().requires_grad_(True)
     values = targets.values(x, outputs(module, x))
     loss = loss_of(values, hinged)
-    (slope,) = torch.autograd.grad(loss.sum(), x)
-    return loss.detach(), values.detach(), torch.nan_to_num(slope)
+    return loss.detach(), values.detach(), gradient(loss.sum(), x)
+
+
+def gradient(total: Tensor, x: Tensor) -> Tensor:
+    """Of a number with respect to points; nought where it does not depend on them, or is not defined."""
+    if not total.requires_grad:
+        return torch.zeros_like(x)
+    (slope,) = torch.autograd.grad(total, x, allow_unused=True)
+    return torch.zeros_like(x) if slope is None else torch.nan_to_num(slope)
 
 
 def diversify(
@@ -59,8 +66,8 @@ def diversify(
     direction = torch.rand((*x.shape[:2], m), generator=generator).to(x) * 2 - 1
     for _ in range(steps):
         x = x.detach().requires_grad_(True)
-        (slope,) = torch.autograd.grad((outputs(module, x) * direction).sum(), x)
-        x = project(targets, x.detach() + 0.25 * steepest(targets, torch.nan_to_num(slope)))
+        slope = gradient((outputs(module, x) * direction).sum(), x)
+        x = project(targets, x.detach() + 0.25 * steepest(targets, slope))
     return x.detach()
 
 

@@ -87,8 +87,8 @@ class _Layer:
         width = (self.high - self.low)[neurons].repeat(2).clamp(min=1e-9)
         # such weights make both parts of a row's bound worth about as much
         scale = (width / self.piece.bound.abs().clamp(min=1e-9))[None, :, None]
-        start = (self.piece.alpha - self.least) / (self.most - self.least).clamp(min=1e-30)
-        share = start.clamp(0, 1)[:, None].repeat(1, 2 * count, 1).requires_grad_()
+        start = self.columns.shares(self.piece, self.least, self.most)
+        share = start[:, None].repeat(1, 2 * count, 1).requires_grad_()
         weight = torch.full_like(scale, FIRST_WEIGHT).requires_grad_()
         adam = Adam(([share], ALPHA_RATE), ([weight], WEIGHT_RATE))
         best = torch.full_like(width, -torch.inf)
@@ -114,4 +114,4 @@ class _Layer:
             extra[0] = weight * goal.inputs[:, lead]
         bound = program.lower(state, program.graph.output, weight * goal.rows[:, lead], extra)
         given = weight[..., 0] * goal.rhs[:, lead]
-        return (bound - given - 4 * program.space.unit * given.abs())[0]
+        return (bound - given - 4 * program.space.unit * (given.abs() + bound.abs()))[0]

@@ -68,6 +68,7 @@ class Columns:
         self.readers = {p: [i for i in alpha if p in program.parents[i]] for p in self.nodes}
         ends = [state.interval[p] for p in self.nodes]
         self.low, self.high = (torch.cat([end[k][0] for end in ends]) for k in (0, 1))
+        self.defined = all(bool(end.isfinite().all()) for e in state.interval.values() for end in e)
         marks = [bool(found) and relus.issuperset(found) for found in self.readers.values()]
         self.kinked = torch.cat([torch.full_like(e[0][0], k) for e, k in zip(ends, marks, strict=True)]) > 0
 
@@ -87,10 +88,16 @@ class Columns:
 
     def propagated(self, whole: State, pieces: Pieces) -> tuple[Pieces, Tensor]:
         """The pieces, narrower by interval arithmetic from node to node, and which of them are not empty (count,)."""
+        state, full = self._forward(whole, pieces)
+        found = [state.interval[p] for p in self.nodes]
+        lows, highs = (torch.cat([end[k].expand(len(pieces), -1) for end in found], 1) for k in (0, 1))
+        return replace(pieces, low=lows, high=highs), full
+
+    def _forward(self, whole: State, pieces: Pieces) -> tuple[State, Tensor]:
         low, high = self.by_node(pieces.low), self.by_node(pieces.high)
         state = self.program.enter(whole.region)
         full = torch.ones(len(pieces), dtype=torch.bool, device=pieces.low.device)
-        for node in range(self.program.graph.output):
+        for node in range(self.program.graph.output + 1):
             if node:
                 self.program.forward(state, node)
             if node in low:
@@ -98,9 +105,7 @@ class Columns:
                 bottom, top = torch.fmax(ends[0], low[node]), torch.fmin(ends[1], high[node])
                 full &= ~(bottom > top).any(1)
                 state.interval[node] = torch.minimum(bottom, top), torch.maximum(bottom, top)
-        found = [state.interval[p] for p in self.nodes]
-        lows, highs = (torch.cat([end[k].expand(len(pieces), -1) for end in found], 1) for k in (0, 1))
-        return replace(pieces, low=lows, high=highs), full
+        return state, full
 
     def cut(self, pieces: Pieces) -> Tensor:
         """Which columns' ends may have a multiplier (count, columns): those that are not the whole domain's."""
@@ -115,12 +120,22 @@ class Columns:
             rule, p = self.program.relaxations[i], self.program.parents[i][0]
             ends = rule.range((low[p], high[p])) if rule is not None and p in low else None
             ends = (torch.zeros_like(now), torch.ones_like(now)) if ends is None else ends
-            least.append(torch.minimum(ends[0], now))
-            most.append(torch.maximum(ends[1], now))
+            least.append(torch.fmin(ends[0], now))
+            most.append(torch.fmax(ends[1], now))
         return torch.cat(least, 1), torch.cat(most, 1)
 
+    def shares(self, pieces: Pieces, least: Tensor, most: Tensor) -> Tensor:
+        """The parameters that stand for what the pieces' lines start with; half where that was no number."""
+        share = (pieces.alpha - least) / (most - least).clamp(min=1e-30)
+        return share.nan_to_num(0.5).clamp(0, 1)
+
     def state(self, whole: State, pieces: Pieces) -> State:
-        """The whole domain's state, repeated, with the pieces' intervals."""
+        """The whole domain's state, repeated, with the pieces' intervals.
+
+        Where a function is not defined on the whole domain, nothing after it is known there: then all is done anew.
+        """
+        if not self.defined:
+            return self._forward(whole, pieces)[0]
         low, high = self.by_node(pieces.low), self.by_node(pieces.high)
         interval: dict[int, Interval] = dict(whole.interval)
         interval.update({p: (low[p], high[p]) for p in self.nodes})

@@ -34,7 +34,7 @@ class Pile(Generic[B]):
         """Up to `room` from the top, a fair part where several want some."""
         if not self._parts:
             return None
-        room = min(room, -(-len(self) // among))
+        room = max(1, min(room, -(-len(self) // among)))
         parts: list[B] = []
         while self._parts and room > 0:
             top = self._parts.pop()

@@ -127,7 +127,7 @@ class ValueBounds:
     def ascend(self, pieces: Pieces, iterations: int, rate: float = ALPHA_RATE) -> Found:
         """Raise the bound of every piece by its variables; the best seen count."""
         least, most = self.columns.range(pieces)
-        share = ((pieces.alpha - least) / (most - least).clamp(min=1e-30)).clamp(0, 1).requires_grad_()
+        share = self.columns.shares(pieces, least, most).requires_grad_()
         push = pieces.push.clone().requires_grad_()
         adam = Adam(([share], rate), ([push], PUSH_RATE))
         best, step = None, 0
@@ -135,7 +135,7 @@ class ValueBounds:
             with torch.enable_grad():
                 alpha = least + share * (most - least)
                 result = self.evaluate(pieces, alpha, push)
-                lead = result.margin.nan_to_num(nan=-torch.inf).amax(1)
+                lead = proved(result.margin).amax(1)
                 pull = torch.where((lead <= 0) & lead.isfinite(), lead, torch.zeros_like(lead)).sum()
             found = self._found(result, alpha, push)
             best = found if best is None else best.or_better(found)
@@ -148,7 +148,7 @@ class ValueBounds:
 
     @staticmethod
     def _found(result: Result, alpha: Tensor, push: Tensor) -> Found:
-        margin, row = result.margin.detach().nan_to_num(nan=-torch.inf).max(1)
+        margin, row = proved(result.margin.detach()).max(1)
         every = torch.arange(len(row), device=row.device)
         met = {i: r.detach().expand(len(row), -1, -1)[every, row] for i, r in result.captured.items()}
         return Found(margin, row, alpha.detach().clone(), push.detach().clone(), met)
@@ -157,6 +157,10 @@ class ValueBounds:
     def ranked(self, pieces: Pieces, found: Found) -> Pieces:
         """The pieces with their new bounds, variables and columns to cut."""
         saved = self.columns.savings(pieces, found.met)
+        width = (pieces.high - pieces.low).nan_to_num(0.0, 0.0, 0.0)
+        # where nothing is proved yet no line says what a cut may save; and there is no middle of an endless interval
+        saved = torch.where(found.margin[:, None].isfinite(), saved, width)
+        saved = torch.where(pieces.low.isfinite() & pieces.high.isfinite(), saved, torch.zeros_like(saved))
         best = saved.topk(min(CANDIDATES, saved.shape[1]), dim=1)
         branch = torch.where(best.values > 0, best.indices, torch.full_like(best.indices, -1))
         return replace(
@@ -168,3 +172,8 @@ class ValueBounds:
             branch=branch,
             at=self.columns.middle(pieces, branch.clamp(min=0)),
         )
+
+
+def proved(margin: Tensor) -> Tensor:
+    """Margins as they are; what is not a number proves nothing."""
+    return torch.where(margin.isfinite(), margin, torch.full_like(margin, -torch.inf))

@@ -90,7 +90,7 @@ class ValueSplit:
             if narrower is None:
                 return piece.pick(slice(0, 0))
             piece = self._bound(narrower, AGAIN_ITERATIONS, ROOT_RATE)
-            if bool((piece.bound < (1 - GAIN) * before).any()):
+            if not bool((piece.bound > (1 - GAIN) * before).all()):
                 break
         return piece
 

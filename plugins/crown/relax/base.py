@@ -52,7 +52,7 @@ class Relaxation(ABC):
 
     def lines_of(self, value: Tensor, *inputs: Interval) -> Lines:
         """Enclosing lines by what the parameter stands for: any value is valid on any interval."""
-        return self.lines(value, *inputs)
+        return self.lines(value.clamp(0, 1), *inputs)
 
     @abstractmethod
     def loose(self, *inputs: Interval) -> Tensor:

@@ -12,7 +12,7 @@ import torch
 from verifolio.answer import Verdict
 from verifolio.budget import Budget
 from verifolio.evidence import Evidence
-from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Product
+from verifolio.graph import Constant, Dense, Elementwise, Graph, GraphBuilder, Product, Scale
 from verifolio.plugins.crown.assume import assume
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.pieces import Pieces
@@ -175,6 +175,27 @@ def test_conjunctions() -> None:
     domain = Domain(-np.full(1, 9.0), np.full(1, 9.0))
     rows = make_rows([({1: -1.0}, -0.9), ({2: -1.0}, -0.9)])
     assert run(Problem(graph, domain, (rows,)))[0] is Verdict.UNSAT
+
+
+def test_a_function_that_is_not_defined_everywhere_by_intervals() -> None:
+    """log(x x + 0.5) is at least -0.6932; by intervals, x x is between -1 and 1 until x is cut at nought."""
+    builder = GraphBuilder(1)
+    above = builder.add(Scale(1, np.full(1, 0.5), np.ones(1)), builder.add(Product(1), 0, 0))
+    graph = builder.finish(builder.add(Elementwise(1, "log"), above))
+    for limit, verdict in ((-0.7, Verdict.UNSAT), (-0.68, Verdict.SAT)):
+        problem = Problem(graph, Domain(-np.ones(1), np.ones(1)), (make_rows([({1: 1.0}, limit)]),))
+        assert run(problem)[0] is verdict
+
+
+def test_an_output_that_depends_on_nothing() -> None:
+    builder = GraphBuilder(1)
+    graph = builder.finish(builder.add(Elementwise(1, "sigmoid"), builder.add(Constant(1, np.full(1, 0.3)))))
+    value = 1 / (1 + np.exp(-0.3))
+    for limit, verdicts in ((value + 0.1, [Verdict.SAT]), (value, [Verdict.SAT, Verdict.UNKNOWN])):
+        problem = Problem(graph, Domain(-np.ones(1), np.ones(1)), (make_rows([({1: 1.0}, limit)]),))
+        assert run(problem, 2.0)[0] in verdicts
+    context = Context(Budget(2.0), check=lambda _: False)  # nothing replays, so there is a search
+    assert Smooth().run(problem, context).verdict is Verdict.UNKNOWN
 
 
 def test_what_it_says_when_it_gives_up() -> None:
