@@ -103,7 +103,9 @@ class ValueSplit:
             return self._give_up("out of time", waiting)
         if self.stuck:
             return self._give_up("nothing is left to cut", Pieces.join(self.stuck))
-        return Outcome.proved(stats={**self._stats(), "by": "search"})
+        return Outcome.proved(
+            stats={**self._stats(), "by": "search" if self.count else "an assumed violation"}
+        )
 
     def _take(self) -> Pieces | None:
         if self.context.budget.expired():
