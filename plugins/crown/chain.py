@@ -23,7 +23,7 @@ from verifolio.plugins.crown.layers import DenseLayer, ScaleLayer
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.relax.base import Interval
 from verifolio.plugins.crown.relax.relu import ReluRelaxation
-from verifolio.plugins.crown.tables import Table, front, ground_node, pick
+from verifolio.plugins.crown.tables import Columns, Table, front, ground_node, pick
 
 ELEMENTS = 1 << 19  # of the rows that go back together: more leave the caches
 PASS = 3_000_000  # what calling the operations of one group's passes costs, in multiplications
@@ -88,14 +88,14 @@ def _cost(sizes: list[int]) -> int:
 class _Walk:
     """Rows of several boxes on their way back: row (b, i) bounds neuron `neurons[b, i]` of box `boxes[b]`.
 
-    `columns` (boxes, columns) are those that the rows have; None stands for all. `constant` is what the rows have
-    picked up, less what is charged. Rows that are not `open` only fill gaps.
+    `columns` say which neurons the rows are over, and in which order. `constant` is what the rows have picked up,
+    less what is charged. Rows that are not `open` only fill gaps.
     """
 
     boxes: Tensor
     neurons: Tensor
     rows: Tensor
-    columns: Tensor | None
+    columns: Columns
     constant: Tensor
     open: Tensor
 
@@ -109,7 +109,7 @@ class _Walk:
         at = (some[:, None], front(self.open[some], most))
         self.rows, self.constant, self.open = self.rows[at], self.constant[at], self.open[at]
         self.neurons, self.boxes = self.neurons[at], self.boxes[some]
-        self.columns = None if self.columns is None else self.columns[some]
+        self.columns = self.columns.of(some)
         return True
 
     def note(self, best: Tensor, value: Tensor) -> None:
@@ -155,7 +155,7 @@ class Chain:
                 continue
             down = self._start(up.boxes, up.neurons, up.open, 1.0)
             self._down(down, self.node - 1, None)
-            for walk, best, value in zip((up, down), (above, below), self._end([up, down]), strict=True):
+            for walk, best, value in zip((up, down), (above, below), self._end(up, down), strict=True):
                 walk.note(best, value)
         return below, above
 
@@ -214,9 +214,9 @@ class Chain:
         layer = self.program.layers[self.node]
         if isinstance(layer, DenseLayer):
             columns = self._columns(self.node - 1, boxes)
-            rows = pick(layer.weight, neurons, columns).mul_(sign)
+            rows = pick(layer.weight, neurons, columns.neurons).mul_(sign)
         elif isinstance(layer, ScaleLayer):
-            columns, rows = neurons, torch.diag_embed(layer.weight[neurons] * sign)
+            columns, rows = Columns(neurons), torch.diag_embed(layer.weight[neurons] * sign)
         else:
             raise TypeError(f"node {self.node} is neither dense nor a scaling")
         constant = layer.bias[neurons] * sign - self.charge[boxes[:, None], neurons]
@@ -227,27 +227,30 @@ class Chain:
         layer = self.program.layers[node]
         if isinstance(layer, DenseLayer):
             columns = self._columns(node - 1, walk.boxes)
-            part = None if columns is None else self.state.tables.part(self.program, self.state, node)
-            if part is None or columns is None:
-                part = pick(layer.weight, walk.columns, columns)
-            else:
-                part = part[walk.boxes, : walk.rows.shape[2], : columns.shape[1]]
-            walk.rows = walk.rows @ part
+            tables, boxes = self.state.tables, walk.boxes
+            walk.rows = walk.rows @ tables.weights(
+                self.program, self.state, node, boxes, walk.columns, columns
+            )
             walk.columns = columns
         elif isinstance(layer, ScaleLayer):
-            weight = layer.weight[None] if walk.columns is None else layer.weight[walk.columns]
-            walk.rows = walk.rows * weight[:, None]
+            walk.rows = walk.rows * walk.columns.take(layer.weight)[:, None]
 
-    def _end(self, walks: list[_Walk]) -> list[Tensor]:
-        """Bounds of rows over the first dense layer; walks have the same boxes and as many open rows, those first."""
-        table = self._table(self.ground.node + 1)
-        boxes, columns, count = walks[0].boxes, walks[0].columns, walks[0].open.sum(1)
-        spread = self.ground.spread(boxes, columns, table, [w.rows for w in walks], count)
-        return [walk.constant - s for walk, s in zip(walks, spread, strict=True)]
+    def _end(self, up: _Walk, down: _Walk) -> list[Tensor]:
+        """Bounds of rows over the first dense layer; both walks have the same boxes and open rows, those first.
+
+        Walks that began at a scaling have its neurons for columns: rows that were dropped on the way up are columns
+        on one way and not on the other.
+        """
+        table, boxes, count = self._table(self.ground.node + 1), up.boxes, up.open.sum(1)
+        if up.columns.same(down.columns):
+            spread = self.ground.spread(boxes, up.columns, table, [up.rows, down.rows], count)
+        else:
+            spread = [self.ground.spread(boxes, w.columns, table, [w.rows], count)[0] for w in (up, down)]
+        return [walk.constant - s for walk, s in zip((up, down), spread, strict=True)]
 
     def _table(self, node: int) -> Table:
         return self.state.tables.get(self.program, self.state, node)
 
-    def _columns(self, node: int, boxes: Tensor) -> Tensor | None:
+    def _columns(self, node: int, boxes: Tensor) -> Columns:
         """The columns that boxes need of a node: of a ReLU not those that are nought."""
-        return self._table(node - 1).columns(boxes) if node in self.state.lines else None
+        return self._table(node - 1).columns(boxes) if node in self.state.lines else Columns()

@@ -31,7 +31,38 @@ MOST_PARTS = 1 << 23  # entries of one layer's parts that are kept for all boxes
 MOST_SQUARES = 1 << 23  # entries of all boxes' matrices of squares
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
+class Columns:
+    """The neurons that the columns of rows stand for, in the order of the columns.
+
+    `neurons` (boxes, columns) are their numbers; None stands for all of the node, by number. `leading` is the table
+    whose order they begin, box by box, where they do: only then does a position in that order say which neuron a
+    column is, so whoever reads anything by position asks `lead` first.
+    """
+
+    neurons: Tensor | None = None
+    leading: Table | None = None
+
+    def lead(self, table: Table) -> bool:
+        """Whether column k of every box is the k-th neuron in the table's order."""
+        return self.leading is table
+
+    def same(self, other: Columns) -> bool:
+        """Whether both certainly stand for the same neurons in the same order, box by box."""
+        if self.neurons is None or other.neurons is None:
+            return self.neurons is other.neurons
+        return self.neurons is other.neurons or torch.equal(self.neurons, other.neurons)
+
+    def of(self, boxes: Tensor) -> Columns:
+        """Those of some of the boxes."""
+        return self if self.neurons is None else Columns(self.neurons[boxes], self.leading)
+
+    def take(self, vector: Tensor) -> Tensor:
+        """The entries (boxes or 1, columns) of a vector over the node."""
+        return vector[None] if self.neurons is None else vector[self.neurons]
+
+
+@dataclass(frozen=True, eq=False)
 class Table:
     """An affine node and the ReLU that reads it, if one does.
 
@@ -49,15 +80,24 @@ class Table:
         """The first columns of `order`, as many as some box needs; None stands for all."""
         return None if self.order is None or self.count is None else self.order[:, : int(self.count.max())]
 
-    def columns(self, boxes: Tensor) -> Tensor | None:
+    def columns(self, boxes: Tensor) -> Columns:
         """The columns that boxes need; where they need fewer than others, some that are nought follow."""
         if self.order is None or self.count is None:
-            return None
-        return self.order[boxes, : int(self.count[boxes].max())]
+            return Columns()
+        return Columns(self.order[boxes, : int(self.count[boxes].max())], self)
 
-    def take(self, boxes: Tensor, columns: Tensor | None) -> Tensor:
+    def needed(self, boxes: Tensor, columns: Columns, width: int) -> list[int]:
+        """How many of the columns each box needs: all of them, unless those that are nought come last."""
+        if self.count is None or not columns.lead(self):
+            return [width] * len(boxes)
+        found: list[int] = self.count[boxes].tolist()
+        return found
+
+    def take(self, boxes: Tensor, columns: Columns) -> Tensor:
         vectors = self.vectors[boxes]
-        return vectors if columns is None else vectors.gather(2, columns[:, None].expand(-1, 6, -1))
+        if columns.neurons is None:
+            return vectors
+        return vectors.gather(2, columns.neurons[:, None].expand(-1, 6, -1))
 
 
 @dataclass
@@ -75,22 +115,33 @@ class Tables:
             found = self.made[node] = _table(program, state, node, lines, self.ground_of(program, state))
         return found
 
-    def part(self, program: Program, state: State, node: int) -> Tensor | None:
-        """Of a dense layer between ReLUs what each box needs, in the tables' orders; None where that is too much."""
+    def weights(
+        self, program: Program, state: State, node: int, boxes: Tensor, rows: Columns, columns: Columns
+    ) -> Tensor:
+        """Of a dense layer the weights (boxes or 1, rows, columns) from these neurons before it to those of it."""
         layer = program.layers[node]
-        after, before = self.get(program, state, node), self.get(program, state, node - 2)
+        if not isinstance(layer, DenseLayer):
+            raise TypeError(f"node {node} is not dense")
+        if rows.neurons is not None and columns.neurons is not None and columns.leading is not None:
+            after, before = self.get(program, state, node), columns.leading
+            whole = self._whole(node, layer.weight, after, before) if rows.lead(after) else None
+            if whole is not None:
+                return whole[boxes, : rows.neurons.shape[1], : columns.neurons.shape[1]]
+        return pick(layer.weight, rows.neurons, columns.neurons)
+
+    def _whole(self, node: int, weight: Tensor, after: Table, before: Table) -> Tensor | None:
+        """The weights of all boxes in the orders of two tables; None where that is too much."""
         rows, columns = after.live(), before.live()
-        if not isinstance(layer, DenseLayer) or rows is None or columns is None:
-            return None
-        if rows.numel() * columns.shape[1] > MOST_PARTS:
+        if rows is None or columns is None or rows.numel() * columns.shape[1] > MOST_PARTS:
             return None
         found = self.parts.get(node)
         if found is None or found[0] is not after or found[1] is not before:
-            found = self.parts[node] = after, before, pick(layer.weight, rows, columns)
+            found = self.parts[node] = after, before, pick(weight, rows, columns)
         return found[2]
 
     def ground_of(self, program: Program, state: State) -> Ground:
-        if self.ground is None:
+        """The first dense layer over the boxes; made anew where the boxes are not those it was made from."""
+        if self.ground is None or self.ground.boxes is not state.interval[self.ground.node]:
             self.ground = Ground(program, state)
         return self.ground
 
@@ -174,7 +225,8 @@ class Ground:
         if not isinstance(layer, DenseLayer):
             raise TypeError(f"node {self.node + 1} is not dense")
         self.program, self.weight = program, layer.weight
-        low, high = state.interval[self.node]
+        self.boxes = state.interval[self.node]
+        low, high = self.boxes
         centre, self.radius = reach(program, (low, high))
         self.value = layer.forward(centre)
         largest = torch.maximum(low.abs(), high.abs())
@@ -183,15 +235,19 @@ class Ground:
         self._squares: Squares | None = None
 
     def spread(
-        self, boxes: Tensor, columns: Tensor | None, table: Table, rows: list[Tensor], count: Tensor
+        self, boxes: Tensor, columns: Columns, table: Table, rows: list[Tensor], count: Tensor
     ) -> list[Tensor]:
-        """|A W| r for the first `count` rows of each box, box by box: no two have the same columns, or as many."""
+        """|A W| r for the first `count` rows of each box, box by box: no two have the same columns, or as many.
+
+        All of `rows` have these columns.
+        """
         found = [r.new_zeros(r.shape[:2]) for r in rows]
         step = max(1, ELEMENTS // self.weight.shape[1])
-        width = min(r.shape[2] for r in rows)
-        lives = [width] * len(boxes) if table.count is None else table.count[boxes].tolist()
-        for k, (box, live, height) in enumerate(zip(boxes.tolist(), lives, count.tolist(), strict=True)):
-            weight = self.weight if columns is None else self.weight.index_select(0, columns[k, :live])
+        needed = table.needed(boxes, columns, rows[0].shape[2])
+        for k, (box, live, height) in enumerate(zip(boxes.tolist(), needed, count.tolist(), strict=True)):
+            weight = self.weight
+            if columns.neurons is not None:
+                weight = weight.index_select(0, columns.neurons[k, :live])
             weight = weight * self.radius[box if len(self.radius) > 1 else 0]
             part = torch.cat([r[k, :height, : len(weight)] for r in rows])
             total = torch.cat([(p @ weight).abs_().sum(1) for p in part.split(step)]).view(len(rows), height)
@@ -199,17 +255,16 @@ class Ground:
                 out[k, :height] = value
         return found
 
-    def spread_at_most(
-        self, boxes: Tensor, columns: Tensor | None, rows: Tensor, table: Table
-    ) -> Tensor | None:
+    def spread_at_most(self, boxes: Tensor, columns: Columns, rows: Tensor, table: Table) -> Tensor | None:
         """The same from above and far cheaper for many inputs, by the inequality of Cauchy and Schwarz.
 
         For any d > 0, sum |v_j| <= sqrt(sum d_j) sqrt(sum v_j^2 / d_j). With v = A W r that is |A S|_2 for some S, or
         the root of A (S S') A', and S S' has but the live neurons' rows and columns. With s_i for the length of
-        row i of S, all that is rounded is at most gamma (|A| s)^2.
+        row i of S, all that is rounded is at most gamma (|A| s)^2. None where it would not pay, or where the columns
+        are not in the order that S S' has.
         """
-        squares = self._squares_of(table)
-        if squares is None or columns is None:
+        squares = self._squares_of(table) if columns.lead(table) else None
+        if squares is None:
             return None
         live = rows.shape[2]
         product, length = squares.product[boxes, :live, :live], squares.length[boxes, :live]
