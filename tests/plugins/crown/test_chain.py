@@ -27,14 +27,14 @@ RADII = (1e-7, 1e-3, 0.05, 0.2, 1.0)
 N = 20
 
 
-KINDS = ("plain", "before", "after", "clip")
+KINDS = ("plain", "before", "after", "clip", "both")
 
 
 def network(seed: int, sizes: tuple[int, ...] = (N, 30, 25, 30, 3), kind: str = "plain") -> Graph:
     """Dense layers and ReLUs, with scalings in all the places where networks have them.
 
-    "before": of the input and before every ReLU, with two dense layers in a row; "after": after every ReLU, as batch
-    normalisation is; "clip": every ReLU is one of two with a scaling in between, as Clip becomes.
+    "before": of the input and before every ReLU, with two dense layers in a row; "after": after every other ReLU, as
+    batch normalisation is; "clip": every other ReLU is one of two with a scaling in between, as Clip becomes; "both".
     """
     rng = np.random.default_rng(seed)
     builder = GraphBuilder(sizes[0])
@@ -54,9 +54,10 @@ def network(seed: int, sizes: tuple[int, ...] = (N, 30, 25, 30, 3), kind: str = 
             node = scale(node, size)
         if not (kind == "before" and k == 2):
             node = builder.add(Relu(size), node)
-        if kind == "clip":
+        odd = (k + seed) % 2 == 1
+        if (kind == "clip" and odd) or kind == "both":
             node = builder.add(Relu(size), scale(node, size, np.full(size, -1.0), 0.7))
-        if kind in ("after", "clip"):
+        if (kind == "after" and odd) or kind == "both":
             node = scale(node, size)
     return builder.finish(node)
 
