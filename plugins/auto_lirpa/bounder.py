@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from verifolio.bounder import Bounder
 from verifolio.budget import Budget
-from verifolio.evidence import Bounds
+from verifolio.evidence import Bounds, Margins
 from verifolio.graph import Graph, Relu
 from verifolio.graph.module import GraphModule
 from verifolio.problem import Problem, dense_rows
@@ -145,8 +145,9 @@ class Model:
             margins.append(np.where(np.isfinite(value), value, -np.inf))  # an overflow proves nothing
             start += len(rhs)
         lows, highs = {i: w[0] for i, w in wide.items()}, {i: w[1] for i, w in wide.items()}
+        found_margins = Margins.of(problem, margins)
         return Bounds(
-            self.graph.sha256, problem.domain, lows, highs, tuple(margins), source=AutoLirpaBounder.name
+            self.graph.sha256, problem.domain, lows, highs, found_margins, source=AutoLirpaBounder.name
         )
 
     def _intervals(self, k: int) -> dict[int, tuple[Array, Array]]:

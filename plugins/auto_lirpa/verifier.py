@@ -55,8 +55,7 @@ class AutoLirpa(Verifier):
             return Outcome(Verdict.TIMEOUT if late else Verdict.CANCELLED, reason="stopped before it began")
         bounder = AutoLirpaBounder(self.options.method, self.options.steps)
         bounds = bounder.bound([problem], context.budget)[0]
-        # a disjunct is impossible as soon as one of its rows is
-        worst = min(max(m.tolist(), default=0.0) for m in bounds.margins)
+        worst = bounds.least_margin(problem)
         if self.options.unsat == "untrusted":
             said = "excludes the condition, which is not trusted" if worst > 0 else "bounds do not exclude it"
             return Outcome.unknown(said)

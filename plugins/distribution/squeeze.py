@@ -258,11 +258,12 @@ class _Squeeze:
         if not radii or self.budget.expired():
             return {}
         problems = [p for k, part in radii.items() for p in self.sides[k].problems(part)]
-        bounds, found = iter(bounder.bound(problems, self.budget)), {}
+        bounds, found = iter(zip(problems, bounder.bound(problems, self.budget), strict=True)), {}
         for k, part in radii.items():
-            found[k] = list(itertools.islice(bounds, len(part)))
-            for radius, one in zip(part, found[k], strict=True):
-                if proves(one):
+            pairs = list(itertools.islice(bounds, len(part)))
+            found[k] = [one for _, one in pairs]
+            for radius, (problem, one) in zip(part, pairs, strict=True):
+                if one.least_margin(problem) > 0:
                     self.sides[k].prove(float(radius))
         return found
 
@@ -270,11 +271,6 @@ class _Squeeze:
 def undecided(bounds: Bounds) -> int:
     """How many bounded values may have either sign."""
     return int(sum(int(((bounds.lower[i] < 0) & (bounds.upper[i] > 0)).sum()) for i in bounds.lower))
-
-
-def proves(bounds: Bounds) -> bool:
-    """Whether every disjunct has a row that cannot hold."""
-    return bool(bounds.margins) and all(bool((m > 0).any()) for m in bounds.margins)
 
 
 def verdict_of(found: Squeezed, upper: float) -> Verdict:

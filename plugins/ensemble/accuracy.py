@@ -162,8 +162,9 @@ class _Work:
             bounder = installed().all_bounders().best(self.problem(todo[0]), at_most=10)
             if bounder is None:
                 return
-            for k, bounds in zip(todo, bounder.bound([self.problem(k) for k in todo]), strict=True):
-                if bounds.margins and all(len(m) > 0 and m.max() > 0 for m in bounds.margins):
+            problems = [self.problem(k) for k in todo]
+            for k, problem, bounds in zip(todo, problems, bounder.bound(problems), strict=True):
+                if bounds.least_margin(problem) > 0:
                     self.settle(k, Verdict.UNSAT, "bounds")
 
     def verify(self, progress: Progress) -> None:

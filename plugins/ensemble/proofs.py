@@ -11,8 +11,6 @@ import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-import numpy as np
-
 from verifolio.bounder import Bounder
 from verifolio.budget import Budget
 from verifolio.graph import Graph
@@ -68,12 +66,8 @@ class Prover:
 
     def _bound(self, bounder: Bounder, problems: Sequence[Problem]) -> list[float]:
         """The least gap over all choices of wrong labels, each by its best row."""
-        found = []
-        for bounds, problem in zip(bounder.bound(problems, Budget()), problems, strict=True):
-            known = len(bounds.margins) == len(problem.disjuncts) and all(len(m) for m in bounds.margins)
-            # NaN proves nothing and must stay the least
-            found.append(float(np.min([m.max() for m in bounds.margins])) if known else -math.inf)
-        return found
+        found = bounder.bound(problems, Budget())
+        return [b.least_margin(p) for b, p in zip(found, problems, strict=True)]
 
 
 def choices(sizes: Sequence[int]) -> int:

@@ -166,7 +166,7 @@ def _bound_violation(problem: Problem, bounder: Bounder, seed: int) -> str | Non
             outside = np.maximum(low - value, value - high) - radius
             if bool((outside > 0).any()):
                 return f"node {node}, neuron {int(outside.argmax())}: outside by {float(outside.max()):.3g}"
-    for d, (rows, margins) in enumerate(zip(problem.disjuncts, bounds.margins, strict=False)):
+    for d, (rows, margins) in enumerate(zip(problem.disjuncts, bounds.margins_of(problem), strict=True)):
         a, b, rhs = dense_rows(rows, problem.graph.input_size, problem.graph.output_size)
         outputs = values[problem.graph.output]
         for x, y in zip(points, outputs, strict=True):

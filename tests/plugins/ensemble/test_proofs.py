@@ -10,7 +10,7 @@ import pytest
 
 from verifolio.bounder import Bounder
 from verifolio.budget import Budget
-from verifolio.evidence import Bounds
+from verifolio.evidence import Bounds, Margins
 from verifolio.plugins.ensemble.proofs import Prover
 from verifolio.problem import Domain, Problem
 from verifolio.testing.networks import plus_minus
@@ -28,7 +28,7 @@ class Said(Bounder):
     def bound(
         self, problems: Sequence[Problem], budget: Budget | None = None, known: Bounds | None = None
     ) -> list[Bounds]:
-        return [Bounds("", p.domain, {}, {}, self.said) for p in problems]
+        return [Bounds(p.graph.sha256, p.domain, {}, {}, Margins.of(p, self.said)) for p in problems]
 
 
 @pytest.mark.parametrize(
@@ -36,14 +36,14 @@ class Said(Bounder):
     [
         ([[1.0], [-3.0, 2.0]], 1.0),
         ([[1.0], [-3.0, -2.0]], -2.0),
-        ([[1.0], [math.nan]], None),
-        ([[math.nan], [1.0]], None),
+        ([[1.0], [math.nan, math.nan]], -math.inf),
+        ([[math.nan], [1.0, 1.0]], -math.inf),
+        ([[1.0], [math.nan, 2.0]], 1.0),
         ([[1.0]], -math.inf),
         ([[1.0], []], -math.inf),
     ],
 )
-def test_the_least_gap_of_all_choices(margins: Sequence[Sequence[float]], gap: float | None) -> None:
-    rows = make_rows([({2: 1.0}, 0.0)])
-    problem = Problem(plus_minus(), Domain(-np.ones(2), np.ones(2)), (rows, rows))
-    (found,) = Prover([])._bound(Said(margins), [problem])
-    assert not found > 0 if gap is None else found == gap
+def test_the_least_gap_of_all_choices(margins: Sequence[Sequence[float]], gap: float) -> None:
+    one, two = make_rows([({2: 1.0}, 0.0)]), make_rows([({2: 1.0}, 0.0), ({2: -1.0}, 0.0)])
+    problem = Problem(plus_minus(), Domain(-np.ones(2), np.ones(2)), (one, two))
+    assert Prover([])._bound(Said(margins), [problem]) == [gap]

@@ -236,3 +236,18 @@ def test_a_killed_solver_leaves_nothing_behind() -> None:
     assert worker.exitcode is not None and worker.exitcode < 0
     made = generate(np.random.default_rng(3), Shape(), -0.1)
     assert Milp().run(made.problem, context(made.problem)).verdict is Verdict.UNSAT
+
+
+def test_margins_of_another_condition_prove_nothing() -> None:
+    """What is known about a threshold out of reach says nothing about one that is attained."""
+    rng, box = np.random.default_rng(0), Domain(np.full(4, -0.3), np.full(4, 0.3))
+    graph = dense_graph([(rng.normal(size=(20, 4)), rng.normal(size=20)), (rng.normal(size=(2, 20)), [0, 0])])
+    value, _ = enclose(graph, np.zeros(4))
+    gap = float(value[0] - value[1])
+    far = Problem(graph, box, (make_rows([({4: 1.0, 5: -1.0}, gap - 50.0)]),))
+    near = Problem(graph, box, (make_rows([({4: 1.0, 5: -1.0}, gap + 0.1)]),))
+    evidence = Evidence()
+    evidence.add_bounds(installed().all_bounders()["crown"].bound([far])[0])
+    alone = Context(budget=Budget(10.0), evidence=evidence)  # without bounders, and nothing replays
+    assert Milp().run(near, alone).verdict is not Verdict.UNSAT
+    assert Milp().run(far, alone).verdict is Verdict.UNSAT
