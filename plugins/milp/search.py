@@ -160,4 +160,3 @@ class Search:
             return False
         self._polled = now
         return budget.expired()
-
