@@ -34,12 +34,12 @@ class ReadError(RuntimeError):
 class AutoLirpaBounder(Bounder):
     """CROWN as auto_LiRPA computes it, for piecewise-linear networks on boxes.
 
-    Looser than `crown`, because its rounding is only known from outside, so `best` takes it for nothing that
-    ours accepts; it is there to be named.
+    Looser than `crown`, because its rounding is only known from outside, and taken on trust; it is there to be named.
     """
 
     name = "auto_lirpa"
     tightness: ClassVar[int] = 5
+    foreign: ClassVar[bool] = True
 
     def __init__(self, method: str = "CROWN", steps: int = 20) -> None:
         self.method, self.steps = method, steps

@@ -11,8 +11,13 @@ import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
+import numpy as np
+from numpy.typing import NDArray
+
+from verifolio.audit import suspects
 from verifolio.bounder import Bounder
 from verifolio.budget import Budget
+from verifolio.conflict import BOUNDER
 from verifolio.graph import Graph
 from verifolio.network import Network
 from verifolio.problem import Problem
@@ -24,6 +29,7 @@ from .joint import dnf
 from .lattice import members
 from .replay import Spot
 
+Array = NDArray[np.float64]
 CHUNK = 64
 MAX_CHOICES = 100
 
@@ -45,7 +51,7 @@ class Prover:
 
     def gaps(self, spots: Sequence[Spot], mask: int, stop: Callable[[], bool] = lambda: False) -> list[float]:
         """For each spot a lower bound of the gap that keeps the set from being fooled together; -inf if none."""
-        sizes = tuple(self.networks[c].output_size for c in members(mask))
+        sizes = self._sizes(mask)
         found: list[float] = []
         for start in range(0, len(spots), CHUNK):
             part = spots[start : start + CHUNK]
@@ -56,6 +62,18 @@ class Prover:
             bounder = self._willing(problems[0])
             found += [-math.inf] * len(part) if bounder is None else self._bound(bounder, problems)
         return found
+
+    def suspects(self, spots: Sequence[Spot], mask: int, seconds: float) -> dict[int, Array]:
+        """By position the points that refute, in doubles, that the set cannot be fooled together."""
+        return suspects([self._problem(s, mask, self._sizes(mask)) for s in spots], seconds)
+
+    def name(self, spot: Spot, mask: int) -> str:
+        """Who bounds the set at a spot."""
+        bounder = self._willing(self._problem(spot, mask, self._sizes(mask)))
+        return "nobody" if bounder is None else f"{BOUNDER}{bounder.name}"
+
+    def _sizes(self, mask: int) -> tuple[int, ...]:
+        return tuple(self.networks[c].output_size for c in members(mask))
 
     def _problem(self, spot: Spot, mask: int, sizes: tuple[int, ...]) -> Problem:
         rows = _goals(sizes, spot.reference.label, len(spot.lower))

@@ -128,7 +128,7 @@ def _verdict_findings(made: Generated, reports: dict[str, Report], witness: str 
     for name, report in reports.items():
         if report.verdict is Verdict.ERROR:
             found.append(Finding("error", name, report.reason))
-        if report.verdict is Verdict.UNSAT and witness is not None:
+        if (report.verdict is Verdict.UNSAT or report.false_proof) and witness is not None:
             text = f"{name} proves what {witness} refutes with a confirmed counterexample"
             found.append(Finding("unsound proof", name, text))
         exact = report.witness is not None and confirmed(report.witness)
