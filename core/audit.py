@@ -106,7 +106,7 @@ def print_margins(bounder: str, networks: Sequence[str], prop: str) -> None:
     from verifolio.query import Query
     from verifolio.registry import installed
 
-    problems = Query.from_files(networks, prop).problems
+    problems = Query.from_files([*networks], prop).problems
     for problem, bounds in zip(problems, installed().all_bounders()[bounder].bound(problems), strict=True):
         sys.stdout.write(f"{bounds.least_margin(problem)}\n")
 
