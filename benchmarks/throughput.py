@@ -89,7 +89,7 @@ def image_problems(graph: Graph, images: Array, radius: float) -> list[Problem]:
     return found
 
 
-def least_work(graph: Graph, found: list[Bounds]) -> float:
+def least_work(graph: Graph, found: list[Bounds], rows_each: int) -> float:
     """Multiplications and additions that both bounds of every open neuron and the margins cannot do without.
 
     Rows pass only neurons that are not nought, and only neurons that stay open are asked for.
@@ -105,7 +105,7 @@ def least_work(graph: Graph, found: list[Bounds]) -> float:
                 rows += 2.0 * float(is_open.sum()) * passed
             passed += live * behind
             behind = live
-        total += 2.0 * (rows + len(bounds.margins[0]) * passed)
+        total += 2.0 * (rows + rows_each * passed)
     return total
 
 
@@ -117,7 +117,7 @@ def bound_images(graph: Graph, problems: list[Problem], rate: float) -> None:
     together = clock(lambda: found.extend(bounder.bound(problems)))
     few = problems[: max(1, count // 5)]
     single = clock(lambda: [bounder.bound([p]) for p in few]) / len(few)
-    work = least_work(graph, found)
+    work = least_work(graph, found, problems[0].row_count)
     print(f"images: {count} with {problems[0].row_count} margins each, {graph.neurons} neurons")
     print(f"  one call             {count / together:9.1f} images/s   {1e3 * together / count:.2f} ms/image")
     print(f"    needs {work / 1e9:.1f} Gflop: {work / together / rate:.0%} of the matrix product's rate")
@@ -125,7 +125,7 @@ def bound_images(graph: Graph, problems: list[Problem], rate: float) -> None:
     if find_spec("auto_LiRPA") is None:
         print("  auto_LiRPA           skipped: not installed here")
         return
-    ours = np.stack([b.margins[0] for b in found])
+    ours = np.stack([b.margins_of(p)[0] for b, p in zip(found, problems, strict=True)])
     for dtype in (torch.float64, torch.float32):
         seconds, theirs = _auto_lirpa(graph, problems, dtype)
         ratio = seconds * count / together

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+import time
 import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -12,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.answer import Outcome, Stats, Verdict, Witness
+from verifolio.audit import SHARE, inside, refutes_exactly, suspects
 from verifolio.budget import Budget
 from verifolio.errors import UnknownPlugin, VerifolioError
 from verifolio.evidence import Evidence
@@ -71,9 +73,13 @@ class AttemptTask:
 
 @dataclass(frozen=True)
 class Found:
-    """Message: a replayed counterexample; its exact evaluation may still be missing."""
+    """Message: a replayed counterexample; its exact evaluation may still be missing.
+
+    `claimed`: its finder had claimed a proof, which the witness refutes.
+    """
 
     witness: Witness
+    claimed: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,7 +94,7 @@ class Report:
     """What one attempt came to.
 
     `refused`: the member did not want the problem, in any form. `distance`: where asked, the proved distance
-    below which there is no counterexample.
+    below which there is no counterexample. `false_proof`: the member claimed a proof, which the witness refutes.
     """
 
     verdict: Verdict
@@ -99,6 +105,7 @@ class Report:
     refused: bool = False
     distance: float | None = None
     error: VerifolioError | None = None
+    false_proof: bool = False
 
 
 class _Keyed:
@@ -133,6 +140,8 @@ class Trial:
         self.evidence = SharedEvidence(task.evidence, link)
         self.witness: Witness | None = None
         self.rejections: list[Rejection] = []
+        self.false_proof = False
+        self.started = time.monotonic()
 
     def run(self) -> Report:
         verifier = build(self.task.verifier)
@@ -141,12 +150,32 @@ class Trial:
             return Report(Verdict.UNSAT, "no input region can hold a counterexample")
         open_problems = [p for p in problems if not self.evidence.refutes(p)]
         outcomes, refusal = self._decide(verifier, open_problems)
+        wrong = "" if refusal else self._second_look(open_problems, outcomes)
+        if wrong:
+            return Report(Verdict.ERROR, wrong, stats=merge_stats(outcomes))
         if self.witness is not None:
             witness = confirm(self.query, self.witness)
-            return Report(Verdict.SAT, witness=witness, stats=merge_stats(outcomes))
+            stats = merge_stats(outcomes)
+            return Report(Verdict.SAT, witness=witness, stats=stats, false_proof=self.false_proof)
         if refusal:
             return Report(Verdict.UNKNOWN, f"{REFUSES}{refusal}", refused=True)
         return self._conclude(verifier, outcomes, len(open_problems))
+
+    def _second_look(self, problems: Sequence[Problem], outcomes: Sequence[Outcome]) -> str:
+        """Try to refute what was just proved; why the proof is wrong where no witness can say so."""
+        if self.witness is not None or not _all_proved(outcomes, len(problems)):
+            return ""
+        seconds = min(SHARE * (time.monotonic() - self.started), self.link.remaining())
+        last = self.evidence.candidates[-1:]
+        starts = {k: x for k, p in enumerate(problems) for x in last if inside(p.domain, x)}
+        for k, x in suspects(problems, seconds, starts).items():
+            found = replay(self.query, x)
+            if isinstance(found, Witness):
+                self._refute_own(found)
+                return ""
+            if refutes_exactly(problems[k], x):
+                return f"claimed a proof that a point refutes in exact arithmetic; {found.reason}"
+        return ""
 
     def _decide(self, verifier: Verifier, problems: list[Problem]) -> tuple[list[Outcome], str]:
         """One outcome per problem, and why some problem was refused."""
@@ -189,10 +218,17 @@ class Trial:
         """Replay a claimed point; a claim that fails leaves the problem undecided."""
         if outcome.point is not None and self.witness is None:
             self.check(plan, outcome.point)
+        if outcome.verdict is Verdict.UNSAT and outcome.point is not None and self.witness is not None:
+            self._refute_own(self.witness)
         if self.witness is None and outcome.verdict is Verdict.SAT:
             reason = self.rejections[-1].reason if outcome.point is not None else "without a point"
             return replace(outcome, verdict=Verdict.UNKNOWN, reason=f"claimed a counterexample: {reason}")
         return outcome
+
+    def _refute_own(self, witness: Witness) -> None:
+        """The member claimed a proof, and this witness refutes it."""
+        self.witness, self.false_proof = witness, True
+        self.link.send(Found(witness, claimed=True))
 
     def check(self, plan: Reduced, point: Array) -> bool:
         found = replay(self.query, plan.lift(np.asarray(point, np.float64).ravel()))
@@ -224,7 +260,7 @@ class Trial:
         stats = merge_stats(outcomes)
         bounds = [o.bound for o in outcomes if o.bound is not None]
         bound = min(bounds) if len(bounds) == len(outcomes) and bounds else None
-        if len(outcomes) == expected and all(o.verdict is Verdict.UNSAT for o in outcomes):
+        if _all_proved(outcomes, expected):
             if not verifier.can_prove and expected:
                 return Report(Verdict.ERROR, "claimed a proof but declares can_prove = False")
             return Report(Verdict.UNSAT, bound=bound, stats=stats)
@@ -234,6 +270,10 @@ class Trial:
         reasons = dict.fromkeys(o.reason for o in undecided if o.reason)
         reason = "; ".join(list(reasons)[:3]) or "stopped before every input region was decided"
         return Report(verdict, reason, bound=bound, stats=stats)
+
+
+def _all_proved(outcomes: Sequence[Outcome], expected: int) -> bool:
+    return len(outcomes) == expected and all(o.verdict is Verdict.UNSAT for o in outcomes)
 
 
 def merge_stats(outcomes: Sequence[Outcome]) -> Stats:

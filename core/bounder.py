@@ -20,6 +20,7 @@ class Bounder(ABC):
     name: ClassVar[str]
     tightness: ClassVar[int] = 0
     differentiable: ClassVar[bool] = False
+    foreign: ClassVar[bool] = False  # another tool's: used only where it is named
 
     @classmethod
     def available(cls) -> str | None:
@@ -61,8 +62,7 @@ class Bounders(Mapping[str, Bounder]):
         return len(self._bounders)
 
     def best(self, problem: Problem, at_most: int = 100) -> Bounder | None:
-        """The tightest willing bounder whose `tightness` does not exceed `at_most`."""
-        willing = [
-            b for b in self._bounders.values() if b.tightness <= at_most and b.refuses(problem) is None
-        ]
+        """The tightest willing bounder of ours whose `tightness` does not exceed `at_most`."""
+        ours = [b for b in self._bounders.values() if b.tightness <= at_most and not b.foreign]
+        willing = [b for b in ours if b.refuses(problem) is None]
         return max(willing, key=lambda b: b.tightness, default=None)

@@ -18,6 +18,8 @@ from verifolio.referee import confirmed
 if TYPE_CHECKING:
     from verifolio.solve import Claim
 
+SECOND_LOOK = "a second look"
+BOUNDER = "bounder "  # before the name of a bounder whose bounds alone were the proof
 FOLDER_VARIABLE = "VERIFOLIO_ALARMS"  # where folders go; the current directory by default
 
 
@@ -47,6 +49,12 @@ def contradict(query: Query, answer: Answer, witness: Witness, against: Sequence
     return replace(answer, flags=answer.flags | {Flag.ALARM}, reason=reason)
 
 
+def meet_proof(query: Query, witness: Witness, prover: str) -> None:
+    """A witness refutes a proof by bounds alone: the alarm, unless they differ by rounding only."""
+    answer = Answer(Verdict.SAT, SECOND_LOOK, "", witness, witness.flags)
+    raise_alarm(contradict(query, answer, witness, [prover]))
+
+
 def raise_alarm(answer: Answer) -> None:
     """Raise if an answer carries the alarm."""
     if Flag.ALARM in answer.flags:
@@ -74,13 +82,21 @@ def write_folder(query: Query, witness: Witness, against: Sequence[str]) -> Path
             shutil.copyfile(network.path, folder / network.path.name)
     (folder / "property.vnnlib").write_text(write(query.specification))
     (folder / "counterexample.txt").write_text(counterexample_text(query, witness))
-    names = " ".join(n.path.name for n in query.networks)
     facts = {
         "query": query.sha256,
         "claimed a proof": list(against),
         "margins": list(witness.margins),
         "versions": versions(),
-        "reproduce": [f"verifolio verify {names} property.vnnlib --verifier {name}" for name in against],
+        "reproduce": [_command(query, name) for name in against],
     }
     (folder / "alarm.json").write_text(json.dumps(facts, indent=2) + "\n")
     return folder
+
+
+def _command(query: Query, prover: str) -> str:
+    """What repeats a claimed proof from the files of the folder; a bounder prints the margin it claims."""
+    files = [n.path.name for n in query.networks]
+    if prover.startswith(BOUNDER):
+        called = f"print_margins({prover.removeprefix(BOUNDER)!r}, {files}, 'property.vnnlib')"
+        return f'python -c "from verifolio.audit import print_margins; {called}"'
+    return f"verifolio verify {' '.join(files)} property.vnnlib --verifier {prover}"

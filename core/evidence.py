@@ -6,7 +6,7 @@ assumptions that the new problem makes too.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -34,21 +34,47 @@ class Assumptions:
 
 
 @dataclass(frozen=True, eq=False)
+class Margins:
+    """Lower bounds of (row - rhs), one array per disjunct, and the condition whose rows these are.
+
+    `condition` is `Problem.condition_sha256`. Read them through `Bounds.margins_of` or `Bounds.least_margin`,
+    which ask for the problem: the numbers say nothing about another condition.
+    """
+
+    condition: str
+    values: tuple[Array, ...]
+
+    @classmethod
+    def of(cls, problem: Problem, values: Sequence[Array]) -> Margins:
+        return cls(problem.condition_sha256, tuple(values))
+
+    def merge(self, other: Margins | None) -> Margins:
+        """The tighter of both where they are about one condition; otherwise self."""
+        if other is None or other.condition != self.condition:
+            return self
+        both = zip(self.values, other.values, strict=True)
+        return Margins(self.condition, tuple(np.fmax(a, b) for a, b in both))
+
+
+@dataclass(frozen=True, eq=False)
 class Bounds:
     """Bounds on the value of graph nodes that hold for every input of `domain`.
 
     `lower[i]`, `upper[i]` bound the value of node i (any node may be missing; backends mostly want the
-    inputs of nonlinear nodes). `margins[d]` are lower bounds of (row - rhs) for the rows of disjunct d:
-    a disjunct with a positive one is impossible.
+    inputs of nonlinear nodes). A bound that is not a number is taken for none at all.
     """
 
     graph: str
     domain: Domain
     lower: Mapping[int, Array]
     upper: Mapping[int, Array]
-    margins: tuple[Array, ...] = ()
+    margins: Margins | None = None
     assumptions: Assumptions = Assumptions()
     source: str = ""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "lower", {i: _number(v, -np.inf) for i, v in self.lower.items()})
+        object.__setattr__(self, "upper", {i: _number(v, np.inf) for i, v in self.upper.items()})
 
     def applies_to(self, problem: Problem) -> bool:
         return (
@@ -57,27 +83,58 @@ class Bounds:
             and problem.domain.within(self.domain)
         )
 
+    def margins_of(self, problem: Problem) -> tuple[Array, ...]:
+        """Lower bounds of (row - rhs) for the rows of the problem's disjuncts; -inf where nothing is known."""
+        known, counts = self.margins, [rows.count for rows in problem.disjuncts]
+        mine = known is not None and known.condition == problem.condition_sha256
+        if known is None or not mine or counts != [len(v) for v in known.values]:
+            return tuple(np.full(count, -np.inf) for count in counts)
+        if not self.applies_to(problem):
+            return tuple(np.full(count, -np.inf) for count in counts)
+        return tuple(_number(v, -np.inf) for v in known.values)
+
+    def least_margin(self, problem: Problem) -> float:
+        """How far the disjunct closest to holding is from it; positive: the condition is unreachable.
+
+        A disjunct is impossible as soon as one of its rows is, so each counts by its best row.
+        """
+        best = [float(m.max(initial=-np.inf)) for m in self.margins_of(problem)]
+        return min(best, default=np.inf)
+
     def intersect(self, other: Bounds) -> Bounds:
-        """The tighter of two bounds, valid where both hold; margins are kept from self.
+        """Self, tightened by what the other knows about the same graph on a domain that contains self's.
 
         The result takes for granted what either does. Two different output conditions cannot both be assumed,
         so then self is kept as it is.
         """
         conditions = {self.assumptions.condition, other.assumptions.condition} - {""}
-        if len(conditions) > 1:
+        if len(conditions) > 1 or self.graph != other.graph or not self.domain.within(other.domain):
             return self
-        nodes = self.lower.keys() | other.lower.keys()
-        lower = {i: _best(np.maximum, self.lower, other.lower, i) for i in nodes}
-        upper = {i: _best(np.minimum, self.upper, other.upper, i) for i in nodes}
         assumed = Assumptions("".join(conditions), self.assumptions.splits | other.assumptions.splits)
-        source = self.source if other.source in self.source else f"{self.source}+{other.source}"
-        return replace(self, lower=lower, upper=upper, assumptions=assumed, source=source)
+        return replace(
+            self,
+            lower=_tighter(np.maximum, self.lower, other.lower),
+            upper=_tighter(np.minimum, self.upper, other.upper),
+            margins=other.margins if self.margins is None else self.margins.merge(other.margins),
+            assumptions=assumed,
+            source=self.source if other.source in self.source else f"{self.source}+{other.source}",
+        )
+
+    def about(self, problem: Problem) -> Bounds:
+        """The same on the problem's domain, without margins of another condition."""
+        mine = self.margins is not None and self.margins.condition == problem.condition_sha256
+        return replace(self, domain=problem.domain, margins=self.margins if mine else None)
 
 
-def _best(pick: np.ufunc, a: Mapping[int, Array], b: Mapping[int, Array], i: int) -> Array:
-    if i in a and i in b:
-        return np.asarray(pick(a[i], b[i]))
-    return a[i] if i in a else b[i]
+def _number(values: Array, unknown: float) -> Array:
+    """The values with `unknown` in place of what is not a number."""
+    nan = np.isnan(values)
+    return np.where(nan, unknown, values) if nan.any() else values
+
+
+def _tighter(pick: np.ufunc, a: Mapping[int, Array], b: Mapping[int, Array]) -> dict[int, Array]:
+    merged = {**b, **a}
+    return merged | {i: np.asarray(pick(a[i], b[i])) for i in a.keys() & b.keys()}
 
 
 @dataclass
@@ -118,11 +175,10 @@ class Evidence:
         known = [b for b in self.bounds if b.applies_to(problem)]
         if not known:
             return None
-        merged = known[0]
+        merged = known[0].about(problem)
         for bounds in known[1:]:
-            merged = merged.intersect(bounds)
-        exact = [b.margins for b in known if b.margins and b.domain.sha256 == problem.domain.sha256]
-        return replace(merged, domain=problem.domain, margins=exact[0] if exact else ())
+            merged = merged.intersect(bounds.about(problem))
+        return merged
 
     def refutes(self, problem: Problem) -> bool:
         """Whether one refuted set covers the whole domain."""

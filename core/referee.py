@@ -124,7 +124,7 @@ def confirm(query: Query, witness: Witness) -> Witness:
     disjuncts = query.specification.cases[check.case].disjuncts
     value, radius = enclose(query.graph, x)
     point, error = np.concatenate([x, value]), np.concatenate([np.zeros(len(x)), radius])
-    verdicts = [_rows_hold(rows, point, error) for rows in disjuncts]
+    verdicts = [rows_hold(rows, point, error) for rows in disjuncts]
     if any(v is True for v in verdicts):
         return _flagged(witness, set())
     if all(v is False for v in verdicts):
@@ -139,7 +139,7 @@ def _flagged(witness: Witness, found: set[Flag]) -> Witness:
     return replace(witness, flags=frozenset((witness.flags - set(_EXACT)) | found))
 
 
-def _rows_hold(rows: Rows, point: Array, error: Array) -> bool | None:
+def rows_hold(rows: Rows, point: Array, error: Array) -> bool | None:
     """Whether all rows hold at a point known up to `error`: certainly, certainly not, or None."""
     if rows.count == 0:
         return True

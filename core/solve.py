@@ -34,6 +34,7 @@ from verifolio.survey import Opinion, SurveyTask, run_survey
 
 LEAST_SECONDS = 0.01
 CONFIRM_SECONDS = 10.0
+FALSE_PROOF = "claimed a proof that its witness refutes"
 VERDICTS = {
     End.TIMEOUT: Verdict.TIMEOUT,
     End.MEMOUT: Verdict.MEMOUT,
@@ -109,11 +110,9 @@ class Walk:
         executor: Executor,
         settings: Settings,
         evidence: Evidence | None = None,
-        report: Callable[[str], None] = lambda _: None,
     ) -> None:
         self.query, self.portfolio, self.executor, self.settings = query, portfolio, executor, settings
         self.evidence = Evidence() if evidence is None else evidence
-        self.report = report
         self.attempts: list[Attempt] = []
         self.claims: list[Claim] = []
         self._light = strip(query)
@@ -258,25 +257,28 @@ class Walk:
     def _conclude(self, member: Member, result: Result) -> bool:
         """Take over what a job learned, record the attempt, keep a claim."""
         found = self._valid(self._gather(result))
+        notes = [m.text for m in result.messages if isinstance(m, Note)]
         report = result.value if isinstance(result.value, Report) else None
         if report is not None and report.error is not None:
             self._raise(member, report.error)
             return False
         claim = _claim(member.name, report, found)
+        false_proof = found is not None and any(isinstance(m, Found) and m.claimed for m in result.messages)
         if claim is not None:
-            verdict, reason = claim.verdict, ""
+            verdict, reason = claim.verdict, FALSE_PROOF if false_proof else ""
         elif report is not None and result.end is End.DONE:
             verdict, reason = report.verdict, report.reason
         else:
             verdict = VERDICTS.get(result.end, Verdict.ERROR)
             reason = report.reason if report is not None else ""
             reason = reason or end_reason(result, self.settings)
-        stats = {} if report is None else report.stats
+        stats = {} if report is None else dict(report.stats)
+        stats |= {"notes": "; ".join(dict.fromkeys(notes))} if notes else {}
         log = result.log if verdict is Verdict.ERROR else ""
         self._note(Attempt(member.name, verdict, reason, result.seconds, result.peak_memory, stats, log))
         if claim is not None:
             with self._lock:
-                self.claims.append(claim)
+                self.claims += [claim, Claim(member.name, Verdict.UNSAT)] if false_proof else [claim]
         return claim is not None
 
     def _confirmed(self, claim: Claim) -> Claim:
@@ -310,8 +312,6 @@ class Walk:
             elif isinstance(message, Learned):
                 with self._lock:
                     self.evidence.merge(message.evidence)
-            elif isinstance(message, Note):
-                self.report(message.text)
         return witness
 
     def _note(self, attempt: Attempt) -> None:

@@ -49,7 +49,9 @@ class Expression:
         terms = longest_row(self.matrix) + 2
         reserve = gamma(terms) * (abs(self.matrix) @ magnitude + np.abs(self.constant)) + TINY
         reserve = (reserve + self.error) * (1 + 8 * UNIT)
-        return down(low - reserve), up(high + reserve)
+        least, most = low - reserve, high + reserve
+        # inf - inf: a sum overflowed, and nothing is known
+        return down(np.where(np.isnan(least), -np.inf, least)), up(np.where(np.isnan(most), np.inf, most))
 
 
 def columns_expression(index: Index, columns: int) -> Expression:

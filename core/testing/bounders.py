@@ -141,13 +141,15 @@ class BounderConformance:
         for node, lower in bounds.lower.items():
             upper, size = bounds.upper[node], problem.graph.nodes[node].op.size
             require(lower.shape == upper.shape == (size,), f"{kind}: node {node} has {size} values")
-            nan = np.isnan(lower).any() or np.isnan(upper).any()
-            require(not nan, f"{kind}: node {node} has a bound that is not a number")
             require(
                 bool((lower <= upper).all()), f"{kind}: node {node} has a lower bound above its upper bound"
             )
-        counts = [len(m) for m in bounds.margins]
+        if bounds.margins is None:
+            return
+        same = bounds.margins.condition == problem.condition_sha256
+        require(same, f"{kind}: margins of another condition than the problem's; use Margins.of")
+        counts = [len(m) for m in bounds.margins.values]
         wanted = [rows.count for rows in problem.disjuncts]
-        require(counts in (wanted, []), f"{kind}: expected margins for {wanted} rows, got {counts}")
-        for margin in bounds.margins:
+        require(counts == wanted, f"{kind}: expected margins for {wanted} rows, got {counts}")
+        for margin in bounds.margins.values:
             require(not np.isnan(margin).any(), f"{kind}: a margin is not a number")

@@ -11,13 +11,16 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from verifolio.answer import Outcome
-from verifolio.evidence import Bounds
+from verifolio.bounder import Bounder
+from verifolio.budget import Budget
+from verifolio.evidence import Bounds, Margins
 from verifolio.hookspecs import hookimpl
 from verifolio.problem import Problem
 from verifolio.verifier import Context, Verifier
@@ -198,6 +201,18 @@ class Picky(_Hostile):
 
     def run(self, problem: Problem, context: Context) -> Outcome:
         return Outcome.proved()
+
+
+class WrongBounds(Bounder):
+    """Claims of every condition that it is out of reach; no plugin, so that nobody takes it by accident."""
+
+    name = "hostile-wrong-bounds"
+
+    def bound(
+        self, problems: Sequence[Problem], budget: Budget | None = None, known: Bounds | None = None
+    ) -> list[Bounds]:
+        said = [Margins.of(p, [np.ones(rows.count) for rows in p.disjuncts]) for p in problems]
+        return [Bounds(p.graph.sha256, p.domain, {}, {}, m) for p, m in zip(problems, said, strict=True)]
 
 
 ALL: tuple[type[Verifier], ...] = (

@@ -210,7 +210,7 @@ def untrue(bounds: Bounds, problem: Problem, points: Array) -> str:
 
 def _untrue_margins(bounds: Bounds, problem: Problem, points: Array, outputs: Array) -> str:
     columns = np.concatenate([points, outputs], axis=1)
-    for rows, margins in zip(problem.disjuncts, bounds.margins, strict=False):
+    for rows, margins in zip(problem.disjuncts, bounds.margins_of(problem), strict=True):
         matrix, _, rhs = dense_rows(rows, columns.shape[1], 0)
         least = (columns @ matrix.T - rhs).min(axis=0, initial=np.inf)
         slack = 1e-12 * (1.0 + np.abs(columns).max() * np.abs(matrix).sum(axis=1) + np.abs(rhs))

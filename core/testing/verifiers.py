@@ -211,6 +211,7 @@ class VerifierConformance:
         """No wrong answer, no false claim, no crash; and a decision where one is due."""
         report, where = trial.report, f"{verifier.name} on {example.name}"
         require(report.verdict is not Verdict.ERROR, f"{where}: {report.reason}")
+        require(not report.false_proof, f"{where}: expected {example.expected}, got unsat")
         truths = {report.verdict, example.expected}
         require(
             truths != {Verdict.SAT, Verdict.UNSAT},

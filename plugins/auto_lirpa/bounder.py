@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from verifolio.bounder import Bounder
 from verifolio.budget import Budget
-from verifolio.evidence import Bounds
+from verifolio.evidence import Bounds, Margins
 from verifolio.graph import Graph, Relu
 from verifolio.graph.module import GraphModule
 from verifolio.problem import Problem, dense_rows
@@ -34,12 +34,12 @@ class ReadError(RuntimeError):
 class AutoLirpaBounder(Bounder):
     """CROWN as auto_LiRPA computes it, for piecewise-linear networks on boxes.
 
-    Looser than `crown`, because its rounding is only known from outside, so `best` takes it for nothing that
-    ours accepts; it is there to be named.
+    Looser than `crown`, because its rounding is only known from outside, and taken on trust; it is there to be named.
     """
 
     name = "auto_lirpa"
     tightness: ClassVar[int] = 5
+    foreign: ClassVar[bool] = True
 
     def __init__(self, method: str = "CROWN", steps: int = 20) -> None:
         self.method, self.steps = method, steps
@@ -145,8 +145,9 @@ class Model:
             margins.append(np.where(np.isfinite(value), value, -np.inf))  # an overflow proves nothing
             start += len(rhs)
         lows, highs = {i: w[0] for i, w in wide.items()}, {i: w[1] for i, w in wide.items()}
+        found_margins = Margins.of(problem, margins)
         return Bounds(
-            self.graph.sha256, problem.domain, lows, highs, tuple(margins), source=AutoLirpaBounder.name
+            self.graph.sha256, problem.domain, lows, highs, found_margins, source=AutoLirpaBounder.name
         )
 
     def _intervals(self, k: int) -> dict[int, tuple[Array, Array]]:

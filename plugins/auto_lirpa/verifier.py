@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from verifolio.answer import Outcome, Verdict
-from verifolio.audit import audited
+from verifolio.audit import Trust, audited
 from verifolio.problem import Problem
 from verifolio.verifier import Context, Verifier
 
@@ -18,13 +18,14 @@ class AutoLirpaOptions:
     """Options of `auto_lirpa`.
 
     method: CROWN, or CROWN-Optimized (alpha-CROWN). steps: of the optimisation.
-    unsat: `untrusted` only reports its proofs. They are made in float64 with an error term for rounding, but that
-    auto_LiRPA computes what it says is taken on trust, so an attack of `audit_seconds` tries to refute them.
+    unsat: its proofs are only reported; `trusted` makes them count. They are made in float64 with an error term for
+    rounding, but that auto_LiRPA computes what it says is taken on trust.
+    audit_seconds: how long an attack tries to refute a proof before a trusted one counts.
     """
 
     method: Literal["CROWN", "CROWN-Optimized"] = "CROWN-Optimized"
     steps: int = 20
-    unsat: Literal["trusted", "untrusted"] = "trusted"
+    unsat: Trust = "untrusted"
     audit_seconds: float = 0.5
 
 
@@ -55,12 +56,11 @@ class AutoLirpa(Verifier):
             return Outcome(Verdict.TIMEOUT if late else Verdict.CANCELLED, reason="stopped before it began")
         bounder = AutoLirpaBounder(self.options.method, self.options.steps)
         bounds = bounder.bound([problem], context.budget)[0]
-        # a disjunct is impossible as soon as one of its rows is
-        worst = min(max(m.tolist(), default=0.0) for m in bounds.margins)
-        if self.options.unsat == "untrusted":
-            said = "excludes the condition, which is not trusted" if worst > 0 else "bounds do not exclude it"
-            return Outcome.unknown(said)
-        context.evidence.add_bounds(bounds)
+        worst = bounds.least_margin(problem)
+        options = self.options
+        if options.unsat == "trusted":
+            context.evidence.add_bounds(bounds)
         if not worst > 0:
             return Outcome.unknown("bounds do not exclude the condition", bound=worst)
-        return audited(Outcome.proved(bound=worst), problem, context, self.options.audit_seconds)
+        claim = Outcome.proved(bound=worst)
+        return audited(claim, options.unsat, problem, context, options.audit_seconds)

@@ -10,6 +10,7 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from verifolio.audit import Trust
 from verifolio.errors import InputError
 
 VARIABLE = "VERIFOLIO_TOOLS"
@@ -46,7 +47,7 @@ class Description:
     verdicts: Mapping[str, str] = field(default_factory=lambda: dict(VERDICTS))
     refuses: tuple[str, ...] = ()
     max_inputs: int = 0
-    unsat: str = "untrusted"
+    unsat: Trust = "untrusted"
     audit_seconds: float = 1.0
     grace: float = 2.0
     about: str = ""

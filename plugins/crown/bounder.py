@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from verifolio.bounder import Bounder
 from verifolio.budget import Budget
-from verifolio.evidence import Bounds
+from verifolio.evidence import Bounds, Margins
 from verifolio.graph import Graph
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.program import Program, State
@@ -72,7 +72,7 @@ class IntervalBounder(Bounder):
                 problem.domain,
                 {i: value[k].copy() for i, value in lower.items()},
                 {i: value[k].copy() for i, value in upper.items()},
-                margins[k],
+                Margins.of(problem, margins[k]),
                 source=self.name,
             )
             for k, problem in enumerate(problems)

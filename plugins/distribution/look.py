@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from verifolio.answer import Witness
+from verifolio.conflict import meet_proof
 from verifolio.oracle import Oracle
 from verifolio.run import Job, Limits, Result
 
 from .search import Step
-from .squeeze import Near, Proved, Squeezed, SqueezeTask, Start, run_squeeze, verdict_of
+from .squeeze import FalseProof, Near, Proved, Squeezed, SqueezeTask, Start, run_squeeze, verdict_of
 
 SQUEEZE = "squeeze"
 STRIDE = 1000  # between the seeds of two looks
@@ -46,7 +47,10 @@ def look(
 
 
 def gathered(result: Result, place: int, start: Start) -> Squeezed:
-    """What a job came to for one input, or what it had said before it was stopped."""
+    """What a job came to for one input, or what it had said before it was stopped; an alarm if it was wrong."""
+    for m in result.messages:
+        if isinstance(m, FalseProof) and m.place == place:
+            meet_proof(start.family.query(m.radius), m.witness, m.prover)
     if isinstance(result.value, list):
         found = result.value[place]
         if isinstance(found, Squeezed):

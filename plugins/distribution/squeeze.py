@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import time
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,13 +15,15 @@ from numpy.typing import NDArray
 
 from verifolio.answer import Verdict, Witness
 from verifolio.attempt import Found
+from verifolio.audit import SHARE, suspects
 from verifolio.bounder import Bounder
 from verifolio.budget import Budget
+from verifolio.conflict import BOUNDER
 from verifolio.errors import VerifolioError
 from verifolio.evidence import Bounds
 from verifolio.problem import Problem
 from verifolio.query import Query
-from verifolio.referee import confirm, replay
+from verifolio.referee import confirm, judge, replay
 from verifolio.run import Link
 
 from .family import Family
@@ -84,6 +87,15 @@ class Proved:
 
 
 @dataclass(frozen=True)
+class FalseProof(Found):
+    """Message: bounds claimed this radius around input number `place`, and the witness lies in it."""
+
+    place: int = 0
+    radius: float = 0.0
+    prover: str = ""
+
+
+@dataclass(frozen=True)
 class Near(Found):
     """Message: a replayed counterexample to input number `place`."""
 
@@ -128,13 +140,19 @@ class _Side:
         if self.best is None or distance < self.family.distance(self.best.x):
             self.best = found
             self.upper = min(self.upper, distance)
-            self.link.send(Near(found, self.place))
+            self.link.send(Near(found, place=self.place))
         return True
 
     def prove(self, radius: float) -> None:
         if radius > self.lower:
             self.lower = radius
             self.link.send(Proved(self.place, radius))
+
+    def refute(self, radius: float, point: Array, prover: str) -> None:
+        """Bounds claimed this radius; the driver hears of a point that replays in it."""
+        found = judge(self.family.query(radius), point)
+        if isinstance(found, Witness):
+            self.link.send(FalseProof(found, True, self.place, radius, prover))
 
     def pull(self) -> None:
         """Move the best point towards the centre as long as it stays a counterexample."""
@@ -258,23 +276,32 @@ class _Squeeze:
         if not radii or self.budget.expired():
             return {}
         problems = [p for k, part in radii.items() for p in self.sides[k].problems(part)]
-        bounds, found = iter(bounder.bound(problems, self.budget)), {}
+        began = time.monotonic()
+        bounds, found = iter(zip(problems, bounder.bound(problems, self.budget), strict=True)), {}
+        proved: dict[int, tuple[float, Problem]] = {}
         for k, part in radii.items():
-            found[k] = list(itertools.islice(bounds, len(part)))
-            for radius, one in zip(part, found[k], strict=True):
-                if proves(one):
-                    self.sides[k].prove(float(radius))
+            pairs = list(itertools.islice(bounds, len(part)))
+            found[k] = [one for _, one in pairs]
+            done = [(float(r), p) for r, (p, one) in zip(part, pairs, strict=True) if one.least_margin(p) > 0]
+            if done:
+                proved[k] = max(done, key=lambda pair: pair[0])
+        self._accept(proved, f"{BOUNDER}{bounder.name}", SHARE * (time.monotonic() - began))
         return found
+
+    def _accept(self, proved: dict[int, tuple[float, Problem]], prover: str, seconds: float) -> None:
+        """Keep the largest radius proved for each input, unless a second look refutes it."""
+        places = list(proved)
+        wrong = suspects([proved[k][1] for k in places], seconds)
+        for i, k in enumerate(places):
+            if i in wrong:
+                self.sides[k].refute(proved[k][0], wrong[i], prover)
+            else:
+                self.sides[k].prove(proved[k][0])
 
 
 def undecided(bounds: Bounds) -> int:
     """How many bounded values may have either sign."""
     return int(sum(int(((bounds.lower[i] < 0) & (bounds.upper[i] > 0)).sum()) for i in bounds.lower))
-
-
-def proves(bounds: Bounds) -> bool:
-    """Whether every disjunct has a row that cannot hold."""
-    return bool(bounds.margins) and all(bool((m > 0).any()) for m in bounds.margins)
 
 
 def verdict_of(found: Squeezed, upper: float) -> Verdict:

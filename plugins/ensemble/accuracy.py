@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -12,14 +13,16 @@ from numpy.typing import NDArray
 
 from verifolio.answer import Verdict, Witness
 from verifolio.attack import AttackSettings, attack_many
+from verifolio.audit import SHARE, suspects
 from verifolio.budget import Budget
+from verifolio.conflict import BOUNDER, meet_proof
 from verifolio.estimator import Progress, silent
 from verifolio.network import Network
 from verifolio.oracle import Oracle
 from verifolio.problem import Problem
 from verifolio.property import Reference
 from verifolio.query import Query
-from verifolio.referee import replay
+from verifolio.referee import judge, replay
 from verifolio.registry import installed
 
 from .joint import average_query
@@ -162,9 +165,16 @@ class _Work:
             bounder = installed().all_bounders().best(self.problem(todo[0]), at_most=10)
             if bounder is None:
                 return
-            for k, bounds in zip(todo, bounder.bound([self.problem(k) for k in todo]), strict=True):
-                if bounds.margins and all(len(m) > 0 and m.max() > 0 for m in bounds.margins):
+            began = time.monotonic()
+            problems = {k: self.problem(k) for k in todo}
+            bounds = zip(problems.items(), bounder.bound(list(problems.values())), strict=True)
+            done = [k for (k, p), b in bounds if b.least_margin(p) > 0]
+            wrong = suspects([problems[k] for k in done], SHARE * (time.monotonic() - began))
+            for i, k in enumerate(done):
+                if i not in wrong:
                     self.settle(k, Verdict.UNSAT, "bounds")
+                elif isinstance(found := judge(self.queries[k], wrong[i]), Witness):
+                    meet_proof(self.queries[k], found, f"{BOUNDER}{bounder.name}")
 
     def verify(self, progress: Progress) -> None:
         """The oracle decides the rest: again and again the middle one of a point's open radii."""

@@ -31,7 +31,6 @@ from .attack import (
     DeterministicAttack,
     Method,
     Outcome,
-    judge_value,
     realised_value,
     zero_attack,
 )
@@ -43,6 +42,7 @@ Index = NDArray[np.int64]
 PROOF = -1e-6  # wrong labels may lose by this much: what is infeasible then is so beyond tolerances
 SEARCH = 1e-4  # and must win by this much, so that float32 agrees
 PRODUCT_M = 2.0
+UNPROVED = "HiGHS finds no attack that reaches alpha; this is no proof, use decomposition or smt"
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,33 +177,38 @@ def _runs(flags: NDArray[np.bool_]) -> list[slice]:
 def solve_milp(
     survey: Survey, alpha: Fraction | None, attacks: int, seconds: float, method: Method
 ) -> AttackResult:
-    """Find attacks that reach alpha (or the best ones), or show that so few attacks cannot."""
+    """Find attacks that reach alpha (or the best ones).
+
+    That there are none is HiGHS's word alone: it is reported (`claimed` in the stats), and no verdict and no
+    upper value follows from it.
+    """
     if alpha is None and method is not Method.MAXMIN:
         raise InputError(f"method {method}", "--alpha", "none", "give one, or use maxmin or decomposition")
     budget = Budget(seconds)
     parts = [make_part(survey, j) for j in range(len(survey.spots))]
-    upper, stats = Fraction(1), dict[str, Any](attacks=attacks)
+    stats = dict[str, Any](attacks=attacks)
     if method is Method.MAXMIN:
         loose, program = _solve(parts, attacks, PROOF, alpha, method, budget.remaining / 2)
         if loose.ending is Ending.OPTIMAL:
             stats["objective"] = -loose.objective
         if attacks >= len(survey.networks) and np.isfinite(loose.bound):
-            upper = min(upper, Fraction(-loose.bound) + Fraction(1, 10**6))
+            stats["claimed"] = f"a value of at most {-loose.bound:.6g}"
         if loose.point is not None:
-            found = _found(survey, program, loose.point, alpha, method, upper, stats)
+            found = _found(survey, program, loose.point, alpha, method, stats)
             if float(found.value_lower) >= -loose.objective - 1e-6:
                 return found
     firm, program = _solve(parts, attacks, SEARCH, alpha, method, budget.remaining)
     stats |= {"columns": program.builder.columns, "milp": firm.ending.value}
     if firm.point is not None:
-        return _found(survey, program, firm.point, alpha, method, upper, stats)
+        return _found(survey, program, firm.point, alpha, method, stats)
     if firm.ending is Ending.INFEASIBLE and not budget.expired():
         loose, _ = _solve(parts, attacks, PROOF, alpha, method, budget.remaining)
         if loose.ending is Ending.INFEASIBLE:
-            return refuted(survey, alpha, attacks, method, stats)
+            stats["claimed"] = "no attack of this size reaches alpha"
+            return no_attack(survey, method, UNPROVED, stats)
     late = firm.ending is Ending.STOPPED or budget.expired()
     reason = "out of time" if late else "feasible only within the solver's tolerance"
-    return no_attack(survey, method, Outcome.UNKNOWN, upper, reason, stats)
+    return no_attack(survey, method, reason, stats)
 
 
 def _solve(
@@ -223,7 +228,6 @@ def _found(
     solved: Array,
     alpha: Fraction | None,
     method: Method,
-    upper: Fraction,
     stats: dict[str, Any],
 ) -> AttackResult:
     """Replay every point; the probabilities are the solver's, as fractions that add up."""
@@ -240,13 +244,12 @@ def _found(
             found.append(DeterministicAttack(chance, tuple(points), tuple(patterns)))
     count = len(survey.networks)
     value = realised_value(found, count)
-    upper = max(upper, value)
-    verdict = judge_value(value, upper if upper < 1 else upper + 1, alpha)
-    reason = "up to the solver's tolerances" if verdict is Outcome.ROBUST else ""
+    verdict = Outcome.NOT_ROBUST if alpha is not None and value >= alpha else Outcome.UNKNOWN
+    reason = ""
     if verdict is Outcome.UNKNOWN and alpha is not None:
         reason = "the attack that was found does not replay to alpha"
     weights = tuple(Fraction(1, count) for _ in range(count))
-    return AttackResult(method, verdict, value, upper, tuple(found), weights, reason, 0.0, stats)
+    return AttackResult(method, verdict, value, Fraction(1), tuple(found), weights, reason, 0.0, stats)
 
 
 def probabilities(values: Sequence[float]) -> list[Fraction]:
@@ -256,20 +259,12 @@ def probabilities(values: Sequence[float]) -> list[Fraction]:
     return [p / total for p in near]
 
 
-def refuted(
-    survey: Survey, alpha: Fraction | None, attacks: int, method: Method, stats: dict[str, Any]
-) -> AttackResult:
-    """No attack of this size reaches alpha: a proof if as many attacks as networks, or one for alpha = 1."""
-    enough = attacks >= len(survey.networks) or alpha == 1
-    upper = alpha if enough and alpha is not None else Fraction(1)
-    verdict = Outcome.ROBUST if enough else Outcome.UNKNOWN
-    size = f"no randomized attack with {attacks} deterministic ones reaches alpha"
-    how = "in exact arithmetic" if method is Method.SMT else "up to the solver's tolerances"
-    reason = how if enough else f"{size}, but {len(survey.networks)} may be needed"
-    return no_attack(survey, method, verdict, upper, reason, stats)
+def no_attack(survey: Survey, method: Method, reason: str, stats: dict[str, Any]) -> AttackResult:
+    """Undecided: nothing is known but what the points themselves fool."""
+    return without_attack(survey, method, Outcome.UNKNOWN, Fraction(1), reason, stats)
 
 
-def no_attack(
+def without_attack(
     survey: Survey, method: Method, verdict: Outcome, upper: Fraction, reason: str, stats: dict[str, Any]
 ) -> AttackResult:
     count = len(survey.networks)

@@ -12,7 +12,7 @@ from verifolio.encode.exact_forms import ExactNetwork, Form, exact_network
 from verifolio.errors import InputError, UnknownPlugin
 
 from .attack import AttackResult, DeterministicAttack, Method, Outcome, realised_value
-from .monolith import no_attack, refuted
+from .monolith import no_attack, without_attack
 from .replay import Spot
 from .survey import Survey
 
@@ -31,10 +31,10 @@ def solve_smt(survey: Survey, alpha: Fraction | None, attacks: int, seconds: flo
     said = model.solver.check()
     stats: dict[str, Any] = {"attacks": attacks, "z3": z3.get_version_string()}
     if said == z3.unsat:
-        return refuted(survey, alpha, attacks, Method.SMT, stats)
+        return refuted(survey, alpha, attacks, stats)
     if said == z3.unknown:
         why = f"z3 gave up: {model.solver.reason_unknown()}"
-        return no_attack(survey, Method.SMT, Outcome.UNKNOWN, Fraction(1), why, stats)
+        return no_attack(survey, Method.SMT, why, stats)
     found = model.read()
     count = len(survey.networks)
     value = realised_value(found, count)
@@ -43,6 +43,14 @@ def solve_smt(survey: Survey, alpha: Fraction | None, attacks: int, seconds: flo
     reason = "" if reached else "an exact attack exists, but its float32 points do not replay to alpha"
     weights = tuple(Fraction(1, count) for _ in range(count))
     return AttackResult(Method.SMT, verdict, value, Fraction(1), tuple(found), weights, reason, 0.0, stats)
+
+
+def refuted(survey: Survey, alpha: Fraction, attacks: int, stats: dict[str, Any]) -> AttackResult:
+    """No attack of this size reaches alpha: a proof if as many attacks as networks, or one for alpha = 1."""
+    if attacks >= len(survey.networks) or alpha == 1:
+        return without_attack(survey, Method.SMT, Outcome.ROBUST, alpha, "in exact arithmetic", stats)
+    size = f"no randomized attack with {attacks} deterministic ones reaches alpha"
+    return no_attack(survey, Method.SMT, f"{size}, but {len(survey.networks)} may be needed", stats)
 
 
 class _Model:

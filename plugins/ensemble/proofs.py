@@ -12,9 +12,12 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 
 import numpy as np
+from numpy.typing import NDArray
 
+from verifolio.audit import suspects
 from verifolio.bounder import Bounder
 from verifolio.budget import Budget
+from verifolio.conflict import BOUNDER
 from verifolio.graph import Graph
 from verifolio.network import Network
 from verifolio.problem import Problem
@@ -26,6 +29,7 @@ from .joint import dnf
 from .lattice import members
 from .replay import Spot
 
+Array = NDArray[np.float64]
 CHUNK = 64
 MAX_CHOICES = 100
 
@@ -47,7 +51,7 @@ class Prover:
 
     def gaps(self, spots: Sequence[Spot], mask: int, stop: Callable[[], bool] = lambda: False) -> list[float]:
         """For each spot a lower bound of the gap that keeps the set from being fooled together; -inf if none."""
-        sizes = tuple(self.networks[c].output_size for c in members(mask))
+        sizes = self._sizes(mask)
         found: list[float] = []
         for start in range(0, len(spots), CHUNK):
             part = spots[start : start + CHUNK]
@@ -59,6 +63,18 @@ class Prover:
             found += [-math.inf] * len(part) if bounder is None else self._bound(bounder, problems)
         return found
 
+    def suspects(self, spots: Sequence[Spot], mask: int, seconds: float) -> dict[int, Array]:
+        """By position the points that refute, in doubles, that the set cannot be fooled together."""
+        return suspects([self._problem(s, mask, self._sizes(mask)) for s in spots], seconds)
+
+    def name(self, spot: Spot, mask: int) -> str:
+        """Who bounds the set at a spot."""
+        bounder = self._willing(self._problem(spot, mask, self._sizes(mask)))
+        return "nobody" if bounder is None else f"{BOUNDER}{bounder.name}"
+
+    def _sizes(self, mask: int) -> tuple[int, ...]:
+        return tuple(self.networks[c].output_size for c in members(mask))
+
     def _problem(self, spot: Spot, mask: int, sizes: tuple[int, ...]) -> Problem:
         rows = _goals(sizes, spot.reference.label, len(spot.lower))
         return Problem(self.graph(mask), spot.domain, rows)
@@ -68,12 +84,8 @@ class Prover:
 
     def _bound(self, bounder: Bounder, problems: Sequence[Problem]) -> list[float]:
         """The least gap over all choices of wrong labels, each by its best row."""
-        found = []
-        for bounds, problem in zip(bounder.bound(problems, Budget()), problems, strict=True):
-            known = len(bounds.margins) == len(problem.disjuncts) and all(len(m) for m in bounds.margins)
-            # NaN proves nothing and must stay the least
-            found.append(float(np.min([m.max() for m in bounds.margins])) if known else -math.inf)
-        return found
+        found = bounder.bound(problems, Budget())
+        return [b.least_margin(p) for b, p in zip(found, problems, strict=True)]
 
 
 def choices(sizes: Sequence[int]) -> int:

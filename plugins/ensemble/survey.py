@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,12 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from verifolio.answer import Answer, Flag, Verdict
+from verifolio.answer import Answer, Flag, Verdict, Witness
+from verifolio.audit import SHARE
+from verifolio.conflict import meet_proof
 from verifolio.errors import InputError, SoundnessAlarm
 from verifolio.network import Network
 from verifolio.oracle import Oracle
 from verifolio.query import Query
-from verifolio.referee import confirmed
+from verifolio.referee import confirmed, judge
 
 from .falsify import Falsifier, Method, Plan, Task
 from .joint import JointOptions, SimultaneousMisclassification
@@ -121,9 +124,6 @@ class Survey:
 
     def _contradicted(self, spot: int, proofs: list[int], point: Float32) -> None:
         """A witness meets a proof: an alarm if exact arithmetic confirms it, a tie of rounding otherwise."""
-        from verifolio.answer import Witness
-        from verifolio.referee import judge
-
         for mask in proofs:
             found = judge(self.query(spot, mask), point)
             if isinstance(found, Witness) and confirmed(found):
@@ -186,13 +186,26 @@ class Survey:
             if (j, mask) not in self.gaps:
                 by_mask[mask].append(j)
         for mask, places in by_mask.items():
+            began = time.monotonic()
             found = self.prover.gaps([self.spots[j] for j in places], mask, self.stop)
             self.gaps.update({(j, mask): gap for j, gap in zip(places, found, strict=True)})
             done = [j for j, gap in zip(places, found, strict=True) if gap > 0]
+            done = self._unrefuted(done, mask, SHARE * (time.monotonic() - began))
             for j in done:
                 self.lattices[j].add_proof(mask)
             self.tally.bounded += len(done)
             self.ledger.add([self._fact(j, mask, Verdict.UNSAT, "bounds") for j in done])
+
+    def _unrefuted(self, places: Sequence[int], mask: int, seconds: float) -> list[int]:
+        """The spots at which a second look does not refute what bounds say about a set; an alarm if one does."""
+        wrong = self.prover.suspects([self.spots[j] for j in places], mask, seconds)
+        for k, x in wrong.items():
+            query = self.query(places[k], mask)
+            found = judge(query, x)
+            if isinstance(found, Witness):
+                meet_proof(query, found, self.prover.name(self.spots[places[k]], mask))
+                self.tally.numerical += 1
+        return [j for k, j in enumerate(places) if k not in wrong]
 
     def query(self, spot: int, mask: int) -> Query:
         chosen = [self.networks[c] for c in members(mask)]

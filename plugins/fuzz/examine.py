@@ -128,7 +128,7 @@ def _verdict_findings(made: Generated, reports: dict[str, Report], witness: str 
     for name, report in reports.items():
         if report.verdict is Verdict.ERROR:
             found.append(Finding("error", name, report.reason))
-        if report.verdict is Verdict.UNSAT and witness is not None:
+        if (report.verdict is Verdict.UNSAT or report.false_proof) and witness is not None:
             text = f"{name} proves what {witness} refutes with a confirmed counterexample"
             found.append(Finding("unsound proof", name, text))
         exact = report.witness is not None and confirmed(report.witness)
@@ -166,7 +166,7 @@ def _bound_violation(problem: Problem, bounder: Bounder, seed: int) -> str | Non
             outside = np.maximum(low - value, value - high) - radius
             if bool((outside > 0).any()):
                 return f"node {node}, neuron {int(outside.argmax())}: outside by {float(outside.max()):.3g}"
-    for d, (rows, margins) in enumerate(zip(problem.disjuncts, bounds.margins, strict=False)):
+    for d, (rows, margins) in enumerate(zip(problem.disjuncts, bounds.margins_of(problem), strict=True)):
         a, b, rhs = dense_rows(rows, problem.graph.input_size, problem.graph.output_size)
         outputs = values[problem.graph.output]
         for x, y in zip(points, outputs, strict=True):

@@ -32,8 +32,6 @@ MODULE = "verifolio.plugins.marabou.solve"
 
 def decide(problem: Problem, context: Context, options: MarabouOptions) -> Outcome:
     """All disjuncts refuted, a point that replays, or why not."""
-    if problem.domain.empty or not problem.disjuncts:
-        return Outcome.proved(reason="no input or no condition to satisfy")
     if context.budget.expired():
         return Outcome(_stopped(context), reason="stopped before it began")
     bounds = known_bounds(problem, context, context.bounders.best(problem))
@@ -52,13 +50,7 @@ def decide(problem: Problem, context: Context, options: MarabouOptions) -> Outco
                 reason = reason or ("its point does not replay" if point else f"Marabou says {said}")
             if context.budget.expired():
                 return Outcome(_stopped(context), reason=reason or "stopped")
-    if reason:
-        return Outcome.unknown(reason)
-    return (
-        Outcome.proved()
-        if options.unsat == "trusted"
-        else Outcome.unknown("says unsat, which is not trusted")
-    )
+    return Outcome.unknown(reason) if reason else Outcome.proved()
 
 
 def _stopped(context: Context) -> Verdict:

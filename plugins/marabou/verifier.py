@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from typing import ClassVar, Literal
 
 from verifolio.answer import Outcome
-from verifolio.audit import audited
+from verifolio.audit import Trust, audited
 from verifolio.problem import Problem, finite
 from verifolio.verifier import Context, Verifier
 
@@ -16,13 +16,13 @@ from verifolio.verifier import Context, Verifier
 class MarabouOptions:
     """Options of `marabou`.
 
-    unsat: Marabou decides in floating point; `untrusted` only reports its proofs.
-    audit_seconds: how long an attack tries to refute a proof before it is believed.
+    unsat: Marabou decides in floating point, so its proofs are only reported; `trusted` makes them count.
+    audit_seconds: how long an attack tries to refute a proof before a trusted one counts.
     split: which ReLU to branch on. tighten: how bounds are tightened during the search.
     max_neurons: larger networks are refused, because the tableau grows with them.
     """
 
-    unsat: Literal["trusted", "untrusted"] = "trusted"
+    unsat: Trust = "untrusted"
     audit_seconds: float = 0.5
     split: Literal["auto", "earliest-relu", "polarity", "largest-interval"] = "auto"
     tighten: Literal["deeppoly", "sbt", "none"] = "deeppoly"
@@ -55,4 +55,7 @@ class Marabou(Verifier):
     def run(self, problem: Problem, context: Context) -> Outcome:
         from .decide import decide
 
-        return audited(decide(problem, context, self.options), problem, context, self.options.audit_seconds)
+        if problem.domain.empty or not problem.disjuncts:
+            return Outcome.proved(reason="no input or no condition to satisfy")
+        claim, options = decide(problem, context, self.options), self.options
+        return audited(claim, options.unsat, problem, context, options.audit_seconds)

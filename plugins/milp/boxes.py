@@ -66,9 +66,7 @@ class Boxes:
         return Finding(self.floor)
 
     def _refuted(self, problem: Problem, bounds: Bounds) -> bool:
-        if len(bounds.margins) < len(problem.disjuncts):
-            return False
-        least = min(float(np.max(m, initial=-np.inf)) for m in bounds.margins)
+        least = bounds.least_margin(problem)
         if least > 0:
             self.floor = min(self.floor, least)
         return least > 0

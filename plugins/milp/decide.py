@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from verifolio.answer import Outcome, Stats, Verdict
 from verifolio.encode.condition import row_bounds
@@ -140,7 +139,8 @@ def encode_tightly(
     tightener = Tightener(context.budget, settings, seconds)
     encoding = encode(problem.graph, problem.domain, bounds, "bigm", tightener)
     if tightener.solved:
-        share_bounds(problem, encoding, context)
+        assumed = Assumptions() if bounds is None else bounds.assumptions
+        context.evidence.add_bounds(tightened(problem, encoding, assumed))
     return encoding
 
 
@@ -151,25 +151,19 @@ def targets(live: Sequence[Rows], options: MilpOptions) -> list[list[Rows]]:
     return [[rows] for rows in live]
 
 
-def share_bounds(problem: Problem, encoding: Encoding, context: Context) -> None:
-    """Add what the linear programs found to the evidence; it assumes whatever the bounds used assumed."""
-    assumed = any(b.assumptions.condition for b in context.evidence.bounds if b.applies_to(problem))
-    assumptions = Assumptions(problem.condition_sha256 if assumed else "")
+def tightened(problem: Problem, encoding: Encoding, assumed: Assumptions) -> Bounds:
+    """What the linear programs found; it takes for granted whatever the bounds they began with did."""
     lower, upper = dict(encoding.lower), dict(encoding.upper)
-    context.evidence.add_bounds(
-        Bounds(problem.graph.sha256, problem.domain, lower, upper, (), assumptions, "milp")
-    )
+    return Bounds(problem.graph.sha256, problem.domain, lower, upper, None, assumed, "milp")
 
 
 def possible(problem: Problem, encoding: Encoding, bounds: Bounds | None) -> tuple[list[Rows], float]:
     """The disjuncts that bounds alone do not refute, and the least margin proved for the others."""
     live: list[Rows] = []
     floor = np.inf
-    margins: tuple[NDArray[np.float64], ...] = bounds.margins if bounds is not None else ()
-    for d, rows in enumerate(problem.disjuncts):
-        least = float(row_bounds(encoding, rows)[0].max(initial=-np.inf))
-        if d < len(margins) and len(margins[d]):
-            least = max(least, float(np.max(margins[d])))
+    margins = bounds.margins_of(problem) if bounds is not None else [np.zeros(0)] * len(problem.disjuncts)
+    for rows, known in zip(problem.disjuncts, margins, strict=True):
+        least = float(np.fmax(row_bounds(encoding, rows)[0].max(initial=-np.inf), known.max(initial=-np.inf)))
         if least > 0:
             floor = min(floor, least)
         else:

@@ -20,7 +20,7 @@ from .choose import willing_solver
 from .decide import encode_tightly, possible, undecided
 from .nearest import Incumbent, Nearest
 from .options import MilpOptions
-from .search import TREE
+from .search import SOLVER_SHARE, TREE
 from .solver import Settings, Watch
 
 FIRST_NODES = 64  # before linear programs tighten the rows
@@ -28,7 +28,6 @@ SHRINK = 0.8  # a point this much closer than the radius makes a smaller ball, w
 FEW = 16  # unstable neurons that no tighter rows are worth the effort for
 ROUNDS = 6
 WIDE = 1e-4  # of the radius: a distance between what is proved and what replays that wants a reason
-SOLVER_SHARE = 0.5  # of the time, for the solver's own trees where they are asked for
 
 
 def narrowed(domain: Domain, ball: Ball) -> Domain:

@@ -10,15 +10,14 @@ from typing import Literal
 class MilpOptions:
     """Options of `milp`.
 
-    search: a tree of our own over HiGHS's linear programs, every leaf certified; or the solver's own tree.
+    search: a tree of our own over HiGHS's linear programs, every leaf certified; or first the solver's own tree,
+        for half of the time at most. A point it finds is replayed; that it finds none, our tree has to prove.
     solver: who runs its own tree; auto takes Gurobi where it is installed and its licence fits.
     bounder: name of the bounder for big-M constants; empty takes the tightest willing one.
     tighten: seconds for linear programs that tighten unstable neurons, at most a fifth of the budget.
     split: boxes with at most this many inputs of some width are bisected where the tree is slow; 0 for never.
     disjuncts: one model per disjunct (auto does that too), or one joint model with a binary per disjunct.
-    certify: what a solver's own proof needs: never more than itself, a second one with tight tolerances (or
-        our tree, where that one hesitates), or always our tree.
-    tolerance: feasibility tolerance of the first solve; the second one uses `tight`.
+    tolerance: feasibility tolerance of solvers; `tight` is that of tightening and of closest counterexamples.
     threads: 0 takes the budget's cores.
     """
 
@@ -28,7 +27,6 @@ class MilpOptions:
     tighten: float = 5.0
     split: int = 16
     disjuncts: Literal["auto", "one", "joint"] = "auto"
-    certify: Literal["never", "doubt", "always"] = "doubt"
     tolerance: float = 1e-7
     tight: float = 1e-9
     threads: int = 0

@@ -1,4 +1,4 @@
-"""One target (a disjunct, or several in one model): relaxation, solver, tighter tolerances, certificate."""
+"""One target (a disjunct, or several in one model): relaxation, a solver's point, our tree."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from verifolio.encode.condition import MarginModel, margin_model
+from verifolio.budget import Budget
+from verifolio.encode.condition import margin_model
 from verifolio.encode.model import Array
 from verifolio.encode.rows import Encoding, box
 from verifolio.problem import Problem
@@ -18,11 +19,11 @@ from verifolio.vnnlib import Rows
 from .choose import willing_solver
 from .highs import Lp
 from .options import MilpOptions
-from .solver import Result, Settings, Status, Watch
+from .solver import Settings, Status, Watch
 from .tree import close, prove
 
 POLL = 0.005
-BRANCHES = 20_000
+SOLVER_SHARE = 0.5  # of the time for the solver's own tree; what it does not find, ours has to refute
 HINGES = "hinges on solver tolerance"
 TREE = "tree"
 
@@ -35,7 +36,6 @@ class Tally:
     nodes: int = 0
     replays: int = 0
     boxes: int = 0
-    slack: float = 0.0
     proofs: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -86,36 +86,27 @@ class Search:
         return [live[k] for _, k in sorted(open_rows)], Finding(floor)
 
     def decide(self, groups: Sequence[Rows], limit: float = np.inf) -> Finding:
-        """Decide one target that the relaxation leaves open, by our tree or by the solver's."""
-        if self.options.search == "tree":
-            return self._prove(groups, limit)
-        last = Finding(-np.inf, reason="out of time")
-        claims = 0
-        for tolerance in (self.options.tolerance, self.options.tight):
-            last = self._solve(groups, tolerance)
-            claims += last.bound > 0
-            enough = claims > 0 and self.options.certify != "doubt"
-            open_end = last.bound <= 0 and last.reason != HINGES
-            if enough or last.point is not None or self.context.budget.expired() or open_end:
-                break
-        wanted = {"never": 1, "doubt": 2, "always": 3}[self.options.certify]
-        if last.point is not None or claims >= wanted:
-            self.tally.proofs += ["solver bound beyond tolerance"] if claims >= wanted else []
-            return last
-        doubted = last.bound > 0 or last.reason == HINGES
-        return self._prove(groups, BRANCHES) if doubted and self.options.certify != "never" else last
+        """Decide one target that the relaxation leaves open: by our tree, after the solver's where asked for.
+
+        The solver may find a point. That it finds none is its word alone, so our tree has to prove it.
+        """
+        claimed = self._ask_solver(groups) if self.options.search == "solver" else ""
+        if self._accepted is not None:
+            return Finding(-np.inf, self._accepted)
+        proof = self._prove(groups, limit)
+        if proof.bound > 0 or proof.point is not None or not claimed:
+            return proof
+        return replace(proof, reason=f"{claimed}, but bounds do not prove it: {proof.reason}")
 
     def _settings(self, tolerance: float) -> Settings:
         threads = self.options.threads or self.context.budget.cores
         return Settings(tolerance, threads, self.context.budget.remaining, self.context.seed)
 
     def _root(self, groups: Sequence[Rows]) -> Finding:
-        """The relaxation alone: its duals often prove the target, and size the tolerance slack."""
+        """The relaxation alone: its duals often prove the target."""
         target = margin_model(self.encoding, self.problem.domain, groups, np.inf)
         lp = Lp(target.model, self._settings(self.options.tolerance), self.context.budget)
         result = lp.solve()
-        duals = result.duals if result.duals is not None else np.zeros(0)
-        self.tally.slack = max(self.tally.slack, unit_slack(target, duals))
         bound = close(lp, result)
         if bound > 0:
             self.tally.proofs.append("relaxation, certified")
@@ -124,32 +115,18 @@ class Search:
             return Finding(-np.inf, reason=f"the relaxation {result.status.value}")
         return Finding(min(result.objective, 0.0), self._accepted if self._accept(result.point) else None)
 
-    def _solve(self, groups: Sequence[Rows], tolerance: float) -> Finding:
-        slack = tolerance * self.tally.slack
-        target = margin_model(self.encoding, self.problem.domain, groups, slack)
+    def _ask_solver(self, groups: Sequence[Rows]) -> str:
+        """Let the solver's own tree look for a point; in words what it says where it claims that there is none."""
+        target = margin_model(self.encoding, self.problem.domain, groups, np.inf)
         solver, notes = willing_solver(self.options.solver, target.model)
         self.tally.notes += notes
-        seen = [-np.inf]
-
-        def tick(bound: float) -> bool:
-            seen[0] = max(seen[0], bound)
-            return bound > slack or self._expired()
-
-        result = solver.solve(target.model, self._settings(tolerance), Watch(self._incumbent, tick))
-        result = replace(result, bound=max(result.bound, seen[0]))
+        share = self.context.budget.share(SOLVER_SHARE * self.context.budget.remaining)
+        watch = Watch(self._incumbent, lambda bound: bound > 0 or self._expired(share))
+        settings = replace(self._settings(self.options.tolerance), seconds=share.remaining)
+        result = solver.solve(target.model, settings, watch)
         self.tally.solver, self.tally.nodes = solver.name, self.tally.nodes + result.nodes
-        return self._read(result, slack)
-
-    def _read(self, result: Result, slack: float) -> Finding:
-        if self._accepted is not None:
-            return Finding(-np.inf, self._accepted)
-        if result.status is Status.INFEASIBLE or result.bound > slack:
-            return Finding(slack)
-        if result.status is Status.STOPPED:
-            return Finding(-np.inf, reason="out of time" if self.context.budget.expired() else HINGES)
-        if result.status is Status.FAILED:
-            return Finding(-np.inf, reason=f"the solver ended with: {result.message or 'no solution'}")
-        return Finding(-np.inf, reason=HINGES)
+        none = result.status is Status.INFEASIBLE or result.bound > 0
+        return f"{solver.name} finds no counterexample" if none else ""
 
     def _prove(self, groups: Sequence[Rows], limit: float) -> Finding:
         target = margin_model(self.encoding, self.problem.domain, groups, np.inf)
@@ -177,20 +154,9 @@ class Search:
         self._accepted = x
         return True
 
-    def _expired(self) -> bool:
+    def _expired(self, budget: Budget) -> bool:
         now = time.monotonic()
         if now - self._polled < POLL:
             return False
         self._polled = now
-        return self.context.budget.expired()
-
-
-def unit_slack(target: MarginModel, duals: Array) -> float:
-    """How far a claimed bound may lie from a true one, per unit of feasibility tolerance.
-
-    A dual infeasibility of one unit in column j is worth its range, a primal one in row i is worth |dual_i|
-    (both sides of the weak duality argument of `verifolio.encode.safe`). The factor 10 allows the duals of
-    other branches to be larger than those at the root.
-    """
-    ranges = target.model.upper - target.model.lower
-    return float(1.0 + ranges.sum() + 10.0 * np.abs(duals).sum())
+        return budget.expired()

@@ -73,6 +73,4 @@ def _best(pairs: Sequence[Sequence[Piece]]) -> list[Piece]:
 
 def refuted(problem: Problem, bounds: Bounds) -> bool:
     """Whether every disjunct has a row that bounds prove to fail."""
-    if len(bounds.margins) < len(problem.disjuncts):
-        return False
-    return all(float(np.max(m, initial=-np.inf)) > 0 for m in bounds.margins)
+    return bounds.least_margin(problem) > 0

@@ -15,6 +15,7 @@ import pytest
 
 from verifolio.cli.main import run
 from verifolio.network import Network
+from verifolio.testing import hostile_verifiers as bad
 from verifolio.testing.samples import reaches, write_sum
 from verifolio.vnnlib import write
 
@@ -58,6 +59,18 @@ def test_the_first_line_is_the_verdict(
     assert lines[0] == "sat"
     assert lines[1].startswith("by pgd in ")
     assert "\x1b" not in "".join(lines)
+
+
+def test_a_refuted_proof_is_said_on_standard_error(
+    tmp_path: Path, network: Network, plugin: dict[str, str]
+) -> None:
+    for more, threshold, code in (([], 1.5, 4), (["--json"], 1.5, 4), ([], 2.5, 0)):
+        asked = ["verify", *files(tmp_path, network, threshold), "--verifier", bad.WrongProof.name, *more]
+        told = call([*asked, "--timeout", "60"], plugin)
+        assert told.returncode == code, told.stderr
+        said = [line for line in told.stderr.splitlines() if "soundness alarm" in line]
+        assert len(said) == (1 if code else 0)
+        assert all("claims a proof" in line and "verifolio-alarm-" in line for line in said)
 
 
 def test_json_has_what_a_program_needs(

@@ -72,12 +72,11 @@ def test_a_crash_is_an_error_of_the_member(place: Executor, network: Network) ->
 
 
 def test_daemons_die_too(place: Executor, network: Network) -> None:
-    said: list[str] = []
     settings = Settings(timeout=1.0, grace=0.2)
-    walk = Walk(reaches(network, 2.5), single(bad.Daemon()), place, settings, report=said.append)
-    assert walk.run().verdict is Verdict.TIMEOUT
-    assert len(said) == 1
-    assert not psutil.pid_exists(int(said[0].split()[1]))
+    answer = Walk(reaches(network, 2.5), single(bad.Daemon()), place, settings).run()
+    assert answer.verdict is Verdict.TIMEOUT
+    said = str(answer.attempts[0].stats["notes"])
+    assert not psutil.pid_exists(int(said.split()[1]))
 
 
 def test_printing_answers_is_not_answering(place: Executor, network: Network) -> None:

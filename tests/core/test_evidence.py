@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from verifolio.evidence import Assumptions, Bounds, Evidence
+from verifolio.evidence import Assumptions, Bounds, Evidence, Margins
 from verifolio.problem import Ball, Domain, Problem
 from verifolio.testing.samples import sum_graph
 from verifolio.vnnlib import make_rows
@@ -22,9 +22,15 @@ def problem(domain: Domain, row: object = ROW) -> Problem:
     return Problem(GRAPH, domain, (row,))  # type: ignore[arg-type]
 
 
-def bounds(domain: Domain, low: float, high: float, assumptions: Assumptions | None = None) -> Bounds:
+def bounds(
+    domain: Domain,
+    low: float,
+    high: float,
+    assumptions: Assumptions | None = None,
+    margins: Margins | None = None,
+) -> Bounds:
     lower, upper = {1: np.full(2, low)}, {1: np.full(2, high)}
-    return Bounds(GRAPH.sha256, domain, lower, upper, assumptions=assumptions or Assumptions())
+    return Bounds(GRAPH.sha256, domain, lower, upper, margins, assumptions or Assumptions())
 
 
 def test_bounds_serve_smaller_domains_only() -> None:
@@ -81,3 +87,44 @@ def test_a_refuted_set_covers_its_subsets_for_that_condition() -> None:
     assert evidence.refutes(problem(box(0.1, 0.9)))
     assert not evidence.refutes(problem(box(0.1, 1.1)))
     assert not evidence.refutes(problem(box(0.1, 0.9), OTHER_ROW))
+
+
+def test_margins_serve_only_the_condition_they_are_about() -> None:
+    asked, other = problem(box(0, 1)), problem(box(0, 1), OTHER_ROW)
+    evidence = Evidence()
+    evidence.add_bounds(bounds(box(0, 1), 0, 1, margins=Margins.of(asked, [np.array([0.5])])))
+    found = evidence.bounds_for(other)
+    assert found is not None
+    assert found.least_margin(other) == -np.inf
+    assert found.margins_of(other)[0].tolist() == [-np.inf]
+    mine = evidence.bounds_for(asked)
+    assert mine is not None
+    assert mine.least_margin(asked) == 0.5
+    assert mine.least_margin(problem(box(0, 1.5))) == -np.inf
+
+
+def test_merged_bounds_keep_the_margins_of_their_own_condition() -> None:
+    asked, other = problem(box(0, 1)), problem(box(0, 1), OTHER_ROW)
+    loose = bounds(box(0, 1), 0, 1, margins=Margins.of(asked, [np.array([0.25])]))
+    tight = bounds(box(0, 2), 0, 1, margins=Margins.of(asked, [np.array([0.5])]))
+    strange = bounds(box(0, 1), 0, 1, margins=Margins.of(other, [np.array([9.0])]))
+    assert loose.intersect(tight).least_margin(asked) == 0.5
+    assert loose.intersect(strange).least_margin(asked) == 0.25
+    assert bounds(box(0, 1), 0, 1).intersect(strange).least_margin(asked) == -np.inf
+
+
+def test_bounds_of_a_smaller_domain_do_not_tighten_a_larger_one() -> None:
+    large, small = bounds(box(0, 2), 0, 2), bounds(box(0, 1), 0, 1)
+    assert large.intersect(small).upper[1].tolist() == [2, 2]
+    assert small.intersect(large).upper[1].tolist() == [1, 1]
+
+
+def test_what_is_not_a_number_bounds_nothing() -> None:
+    spoilt = bounds(box(0, 1), np.nan, np.nan)
+    assert spoilt.lower[1].tolist() == [-np.inf] * 2
+    assert spoilt.upper[1].tolist() == [np.inf] * 2
+    assert spoilt.intersect(bounds(box(0, 1), 0, 1)).upper[1].tolist() == [1, 1]
+    two = Problem(GRAPH, box(0, 1), (ROW, OTHER_ROW))
+    for values in ([np.nan], [1.0]), ([1.0], [np.nan]):
+        said = Margins.of(two, [np.array(v) for v in values])
+        assert bounds(box(0, 1), 0, 1, margins=said).least_margin(two) == -np.inf

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verifolio.answer import Flag, Outcome, Verdict
+from verifolio.answer import Answer, Flag, Outcome, Verdict
 from verifolio.attempt import Choice
 from verifolio.errors import InputError, SoundnessAlarm
 from verifolio.executor import Executor
@@ -166,10 +166,8 @@ def test_a_false_proof_meets_a_known_witness(network: Network) -> None:
 
 
 def test_a_witness_meets_a_known_false_proof(network: Network) -> None:
-    with inline(bad.WrongProof(), alarm=False) as oracle:
-        assert oracle.ask(upto(network, 1.5, 2.0)).verdict is Verdict.UNSAT
-        oracle.infer = False
-        oracle.portfolio = single(bad.Corners())
+    with inline(bad.Corners(), alarm=False, infer=False) as oracle:
+        oracle.knowledge.learn(upto(network, 1.5, 2.0), Answer(Verdict.UNSAT, "somebody"))
         answer = oracle.ask(upto(network, 1.5, 1.0))
         assert answer.verdict is Verdict.SAT
         assert Flag.ALARM in answer.flags

@@ -13,7 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from verifolio.answer import Answer, Verdict
+from verifolio.answer import Answer, Flag, Verdict
 from verifolio.errors import InputError
 from verifolio.executor import Executor
 from verifolio.hooks import executors
@@ -122,10 +122,13 @@ def test_what_a_tool_says(
 def test_a_false_proof_is_refuted(
     inline: Executor, network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An attack looks for a counterexample before a proof of a stranger is believed."""
+    """An attack looks for a counterexample before a proof of a stranger is believed; a wrong one is an alarm."""
+    monkeypatch.setenv("VERIFOLIO_ALARMS", str(tmp_path / "alarms"))
     answer = ask(inline, network, make(tmp_path, say("unsat")), monkeypatch, 1.5)
     assert answer.verdict is Verdict.SAT
-    assert answer.attempts[0].stats["refuted_claim"] == "unsat"
+    assert Flag.ALARM in answer.flags
+    assert "fake claims a proof" in answer.reason
+    assert list((tmp_path / "alarms").iterdir())
 
 
 def test_an_untrusted_proof_is_no_proof(

@@ -204,7 +204,7 @@ def test_exact_minimum_is_not_exceeded(maker: type[IntervalBounder], kind: str) 
         if made.margin is None:
             continue
         bounds = maker().bound([made.problem])[0]
-        assert float(bounds.margins[0][0]) <= made.margin + 1e-7
+        assert float(bounds.margins_of(made.problem)[0][0]) <= made.margin + 1e-7
         assert not untrue(bounds, made.problem, sample(made.problem.domain))
 
 
@@ -269,7 +269,7 @@ def test_point_is_nearly_exact() -> None:
         x = np.random.default_rng(3).normal(size=N)
         problem = Problem(graph, Domain(x, x), (make_rows([({N: 1.0}, 0.0)]),))
         truth = evaluate(graph, x[None])[graph.output][0, 0]
-        assert abs(float(CrownBounder().bound([problem])[0].margins[0][0]) - truth) < 1e-9
+        assert abs(float(CrownBounder().bound([problem])[0].margins_of(problem)[0][0]) - truth) < 1e-9
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0])
@@ -281,7 +281,7 @@ def test_dual_norm_beats_the_box(norm: float) -> None:
     domain = Domain(np.full(N, -9.0), np.full(N, 9.0), ball=Ball(np.zeros(N), 0.5, norm))
     problem = Problem(graph, domain, (make_rows([({N: 1.0}, 0.0)]),))
     truth = -0.5 * (np.abs(w).max() if norm == 1 else np.linalg.norm(w))
-    found = float(CrownBounder().bound([problem])[0].margins[0][0])
+    found = float(CrownBounder().bound([problem])[0].margins_of(problem)[0][0])
     assert truth - 1e-9 <= found <= truth
 
 

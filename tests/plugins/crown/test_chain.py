@@ -121,8 +121,10 @@ def test_batch_is_as_good_as_one_by_one(kind: str, monkeypatch: pytest.MonkeyPat
     single = [CrownBounder().bound([p])[0] for p in problems]
     for elements in (1, 1000, 1 << 18):
         monkeypatch.setattr("verifolio.plugins.crown.chain.ELEMENTS", elements)
-        for one, many in zip(single, CrownBounder().bound(problems), strict=True):
-            assert np.allclose(one.margins[0], many.margins[0], rtol=1e-10, atol=1e-10)
+        for problem, one, many in zip(problems, single, CrownBounder().bound(problems), strict=True):
+            assert np.allclose(
+                one.margins_of(problem)[0], many.margins_of(problem)[0], rtol=1e-10, atol=1e-10
+            )
             for node in one.lower:
                 assert np.allclose(one.lower[node], many.lower[node], rtol=1e-10, atol=1e-10)
 
@@ -158,7 +160,7 @@ def test_exact_minima_are_not_exceeded() -> None:
         bounds = CrownBounder().bound([made.problem])[0]
         assert not untrue(bounds, made.problem, sample(made.problem.domain))
         if made.margin is not None:
-            assert float(bounds.margins[0][0]) <= made.margin + 1e-8
+            assert float(bounds.margins_of(made.problem)[0][0]) <= made.margin + 1e-8
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -239,7 +241,7 @@ def test_neurons_that_are_all_nought() -> None:
     third = builder.add(Dense(2, np.array([-1.0, 0.5]), np.ones((2, 2))), builder.add(Relu(2), second))
     graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.ones((1, 2))), builder.add(Relu(2), third)))
     problem = Problem(graph, Domain(-np.ones(2), np.ones(2)), (make_rows([({2: 1.0}, 0.0)]),))
-    assert abs(float(CrownBounder().bound([problem])[0].margins[0][0]) - 3.5) < 1e-9
+    assert abs(float(CrownBounder().bound([problem])[0].margins_of(problem)[0][0]) - 3.5) < 1e-9
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -20,6 +20,7 @@ from typing import IO
 import numpy as np
 import pytest
 
+from verifolio.bounder import Bounders
 from verifolio.cli.main import run as cli
 from verifolio.data import Dataset, load_data
 from verifolio.errors import SoundnessAlarm, UnknownPlugin
@@ -30,6 +31,8 @@ from verifolio.plugins.distribution.ledger import Ledger
 from verifolio.plugins.distribution.run import Distribution, Setting, make_family, make_items
 from verifolio.plugins.distribution.search import Critical, Question, Status
 from verifolio.plugins.distribution.table import COLUMNS, Row, read_csv, write_csv, write_verona
+from verifolio.registry import Plugins
+from verifolio.testing.hostile_verifiers import WrongBounds
 
 NETWORKS = Path(__file__).resolve().parents[3] / "examples" / "networks"
 PROGRESS = re.compile(r"\d+/\d+ ")
@@ -300,3 +303,14 @@ def test_settings_name_the_run() -> None:
     assert Setting(tolerance=0.1).run != Setting().run
     assert math.isinf(Setting().norm)
     assert Question.__dataclass_fields__["tolerance"].default == Setting().tolerance
+
+
+def test_wrong_bounds_are_an_alarm(plane: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first look's bounds claim half of the largest radius, and its own second look refutes that."""
+    monkeypatch.setenv("VERIFOLIO_ALARMS", str(tmp_path / "alarms"))
+    wrong = Bounders({WrongBounds.name: WrongBounds()})
+    monkeypatch.setattr(Plugins, "all_bounders", lambda _: wrong)
+    said = pytest.raises(SoundnessAlarm, match="bounder hostile-wrong-bounds claims a proof")
+    with Oracle(executor="inline") as oracle, Ledger() as ledger, said:
+        plan(plane, points((0.45, 0.45)), ledger, oracle).run()
+    assert list((tmp_path / "alarms").iterdir())

@@ -28,6 +28,10 @@ class TestMarabou(VerifierConformance):
     make = Marabou
 
 
+def test_its_proofs_are_untrusted_by_default() -> None:
+    assert MarabouOptions().unsat == "untrusted"
+
+
 def test_it_says_what_is_missing() -> None:
     assert (Marabou.available() is None) == (find_spec("maraboupy") is not None)
 
@@ -39,7 +43,7 @@ def test_the_example_networks(file: str, verdict: Verdict) -> None:
     query = Query.from_files(
         [networks / "digits_dense.onnx"], networks / "properties" / f"digits_dense_45_{file}.vnnlib"
     )
-    with Oracle(single("marabou"), timeout=60.0) as oracle:
+    with Oracle(single(Marabou(MarabouOptions(unsat="trusted"))), timeout=60.0) as oracle:
         assert oracle.ask(query).verdict is verdict
 
 
@@ -49,7 +53,7 @@ def test_untrusted_proofs_are_only_reported() -> None:
     query = Query.from_files(
         [networks / "digits_dense.onnx"], networks / "properties" / "digits_dense_45_0.01.vnnlib"
     )
-    with Oracle(single(Marabou(MarabouOptions(unsat="untrusted"))), timeout=60.0) as oracle:
+    with Oracle(single("marabou"), timeout=60.0) as oracle:
         answer = oracle.ask(query)
     assert answer.verdict is Verdict.UNKNOWN
     assert "not trusted" in answer.reason
@@ -62,7 +66,7 @@ def test_a_race_on_acas_xu() -> None:
     query = Query.from_files(
         [SHARED / "onnx" / "ACASXU_run2a_2_7_batch_2000.onnx"], SHARED / "vnnlib" / "prop_3.vnnlib"
     )
-    race = Portfolio(Race((Member(Choice("crown")), Member(Choice("marabou")))))
+    race = Portfolio(Race((Member(Choice("crown")), Member(Choice("marabou", {"unsat": "trusted"})))))
     with Oracle(race, timeout=60.0) as oracle:
         answer = oracle.ask(query)
     assert answer.verdict is Verdict.UNSAT
@@ -85,7 +89,7 @@ def test_it_wins_races_on_acas_xu_and_nobody_stays_behind(
     left of it, whoever its parent is by then."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     rival = Member(Choice("milp", {"bounder": "interval"}))
-    race = Portfolio(Race((rival, Member(Choice("marabou")))))
+    race = Portfolio(Race((rival, Member(Choice("marabou", {"unsat": "trusted"})))))
     won, left = [], []
     with Oracle(race, timeout=120.0, infer=False) as oracle:
         for prop, net in RACED:

@@ -49,15 +49,32 @@ def test_agrees_with_the_truth(seed: int, disjuncts: str, search: str) -> None:
     assert outcome.verdict is made.expected, outcome.reason
 
 
+@pytest.mark.parametrize("search", ["tree", "solver"])
 @pytest.mark.parametrize("distance", [1e-3, -1e-3])
-def test_every_proof_can_be_certified(distance: float) -> None:
+def test_every_proof_is_certified(distance: float, search: str) -> None:
     made = generate(np.random.default_rng(8), Shape(width=4), distance, disjuncts=2)
-    options = MilpOptions(solver="highs", certify="always")
+    options = MilpOptions(solver="highs", search=search)  # type: ignore[arg-type]
     outcome = Milp(options).run(made.problem, context(made.problem))
     assert outcome.verdict is made.expected
     if distance < 0:
         assert "certified" in str(outcome.stats["proof"])
         assert "tolerance" not in str(outcome.stats["proof"])
+
+
+@pytest.mark.parametrize("search", ["tree", "solver"])
+def test_a_solver_is_not_believed_where_big_ms_are_huge(search: str) -> None:
+    """Neurons that differ by factors of 1e10: HiGHS excludes a value that a point of the box takes."""
+    rng, inputs, width = np.random.default_rng(7), 6, 12
+    scales = [1e5 ** rng.uniform(-1, 1, size=(width, 1)) for _ in range(2)]
+    first = scales[0] * rng.normal(size=(width, inputs)), rng.normal(size=width)
+    second = scales[1] * rng.normal(size=(width, width)), rng.normal(size=width)
+    graph = dense_graph([first, second, (rng.normal(size=(1, width)), [0.0])])
+    taken = min(float(enclose(graph, x)[0][0]) for x in rng.uniform(-1, 1, size=(300, inputs)))
+    rows = make_rows([({inputs: 1.0}, taken + 1e-6 * abs(taken))])
+    problem = Problem(graph, Domain(-np.ones(inputs), np.ones(inputs)), (rows,))
+    options = MilpOptions(search=search, solver="highs", tighten=0.0)  # type: ignore[arg-type]
+    quiet = Context(budget=Budget(5.0), bounders=installed().all_bounders(), check=lambda _: False)
+    assert Milp(options).run(problem, quiet).verdict is not Verdict.UNSAT
 
 
 def test_gurobi_is_used_where_it_fits_and_agrees() -> None:
@@ -83,7 +100,7 @@ def test_a_model_beyond_the_free_licence_falls_back_with_the_reason() -> None:
     rng = np.random.default_rng(0)
     graph = random_graph(rng, Shape(inputs=3, width=1500, depth=1, outputs=1))
     problem = Problem(graph, Domain(np.full(3, -2.0), np.full(3, 2.0)), (make_rows([({3: 1.0}, -2.0)]),))
-    options = MilpOptions(search="solver", solver="gurobi", tighten=0.0, certify="never")
+    options = MilpOptions(search="solver", solver="gurobi", tighten=0.0)
     outcome = Milp(options).run(problem, replace(context(problem, 4.0), check=lambda _: False))
     assert outcome.verdict in (Verdict.TIMEOUT, Verdict.UNSAT, Verdict.UNKNOWN)
     assert outcome.stats["solver"] == "highs"
@@ -236,3 +253,18 @@ def test_a_killed_solver_leaves_nothing_behind() -> None:
     assert worker.exitcode is not None and worker.exitcode < 0
     made = generate(np.random.default_rng(3), Shape(), -0.1)
     assert Milp().run(made.problem, context(made.problem)).verdict is Verdict.UNSAT
+
+
+def test_margins_of_another_condition_prove_nothing() -> None:
+    """What is known about a threshold out of reach says nothing about one that is attained."""
+    rng, box = np.random.default_rng(0), Domain(np.full(4, -0.3), np.full(4, 0.3))
+    graph = dense_graph([(rng.normal(size=(20, 4)), rng.normal(size=20)), (rng.normal(size=(2, 20)), [0, 0])])
+    value, _ = enclose(graph, np.zeros(4))
+    gap = float(value[0] - value[1])
+    far = Problem(graph, box, (make_rows([({4: 1.0, 5: -1.0}, gap - 50.0)]),))
+    near = Problem(graph, box, (make_rows([({4: 1.0, 5: -1.0}, gap + 0.1)]),))
+    evidence = Evidence()
+    evidence.add_bounds(installed().all_bounders()["crown"].bound([far])[0])
+    alone = Context(budget=Budget(10.0), evidence=evidence)  # without bounders, and nothing replays
+    assert Milp().run(near, alone).verdict is not Verdict.UNSAT
+    assert Milp().run(far, alone).verdict is Verdict.UNSAT

@@ -193,7 +193,7 @@ def proved_share(model: nn.Sequential, x: Tensor, y: Tensor, ball: Ball, path: P
     pairs = zip(x, y, strict=True)
     problems = [prop.query([network], reference_of(a, int(b), ball)).problems[0] for a, b in pairs]
     found = installed().all_bounders()[bounder].bound(problems)
-    return float(np.mean([b.margins is not None and all((m > 0).any() for m in b.margins) for b in found]))
+    return float(np.mean([b.least_margin(p) > 0 for b, p in zip(found, problems, strict=True)]))
 
 
 def test_certified_training_raises_verified_accuracy(
