@@ -6,12 +6,18 @@ import hashlib
 import json
 import sqlite3
 import time
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from verifolio.answer import Verdict
 from verifolio.database import Tables, marks
+from verifolio.vnnlib.source import read_source
 
 from .instances import Instance
 from .results import Result
+
+if TYPE_CHECKING:
+    from verifolio.query import Query
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS bench_results (
@@ -65,8 +71,19 @@ def _result(row: sqlite3.Row) -> Result:
 
 def content_of(instance: Instance) -> str:
     """A hash of what the instance asks: a changed file is another question."""
+    hashes = [(name, hashlib.sha256(path.read_bytes()).hexdigest()) for name, path in instance.networks]
+    return _content(hashes, read_source(instance.specification).sha256)
+
+
+def content_of_query(instance: Instance, query: Query) -> str:
+    """The same hash, of what was loaded and not of what the files hold by now."""
+    loaded = {network.path: network.sha256 for network in query.networks}
+    hashes = [(name, loaded.get(path.resolve(), "")) for name, path in instance.networks]
+    return _content(hashes, query.specification.sha256)
+
+
+def _content(networks: Iterable[tuple[str, str]], specification: str) -> str:
     digest = hashlib.sha256()
-    for name, path in (*instance.networks, ("", instance.specification)):
-        digest.update(f"{name}\0".encode())
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for name, sha256 in (*networks, ("", specification)):
+        digest.update(f"{name}\0".encode() + bytes.fromhex(sha256))
     return digest.hexdigest()

@@ -19,7 +19,7 @@ import pytest
 from verifolio.answer import Verdict
 from verifolio.errors import InputError
 from verifolio.plugins.bench.instances import Instance, cap, read_instances, select
-from verifolio.plugins.bench.ledger import Ledger, content_of
+from verifolio.plugins.bench.ledger import Ledger, content_of, content_of_query
 from verifolio.plugins.bench.progress import Forecast, clock
 from verifolio.plugins.bench.results import Result, read_tool, tools_in, write_results
 from verifolio.plugins.bench.runner import load
@@ -256,6 +256,15 @@ def test_a_changed_file_is_another_question(few: Path) -> None:
     before = content_of(first)
     first.specification.write_text(first.specification.read_text() + "\n; changed\n")
     assert content_of(first) != before
+
+
+def test_a_result_is_kept_under_what_was_loaded(few: Path) -> None:
+    """A file may change between the look into the ledger, loading and the result."""
+    first = read_instances(few)[0]
+    query, before = load(first), content_of(first)
+    first.specification.write_text(first.specification.read_text() + "\n; changed\n")
+    first.networks[0][1].write_bytes(first.networks[0][1].read_bytes() + b"\0")
+    assert content_of_query(first, query) == before != content_of(first)
 
 
 def run_and_kill(after: int, delay: float, *arguments: object) -> None:
