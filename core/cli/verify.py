@@ -89,6 +89,8 @@ def finish(query: Query, answer: Answer, as_json: bool, counterexample: str) -> 
             say(line)
     if counterexample and answer.witness is not None:
         Path(counterexample).write_text(counterexample_text(query, answer.witness))
+    if Flag.EMPTY in answer.flags:
+        complain(f"warning: {answer.reason}; nothing about the network was proved")
     if Flag.ALARM in answer.flags:
         complain(f"soundness alarm: {answer.reason}")
         raise typer.Exit(ALARM)

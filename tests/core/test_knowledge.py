@@ -128,8 +128,8 @@ def test_regions_compare_floats_decimals_and_fractions() -> None:
     from decimal import Decimal
     from fractions import Fraction
 
-    def region(upper: object) -> Region:
-        return Region.of(box_case([Decimal("0.0")], [upper], [make_rows([])]))  # type: ignore[list-item]
+    def region(upper: Fraction | Decimal) -> Region:
+        return Region.of(box_case([Decimal("0.0")], [upper], [make_rows([])]))
 
     third, double, decimal = Fraction(1, 3), Fraction(1 / 3), Decimal("0.33333333333333333333")
     assert region(decimal).within(region(third))
