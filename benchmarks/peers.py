@@ -41,7 +41,7 @@ import psutil
 
 from verifolio.answer import Verdict, Witness
 from verifolio.errors import VerifolioError
-from verifolio.network import read_model
+from verifolio.network import Network
 from verifolio.plugins.bench.instances import (
     Instance,
     cap,
@@ -163,7 +163,7 @@ def run_tool(
     with tempfile.TemporaryDirectory(prefix=f"{tool.name}-", ignore_cleanup_errors=True) as place:
         folder = Path(place)
         files = {"onnx": folder / "network.onnx", "vnnlib": folder / "property.vnnlib"}
-        files["onnx"].write_bytes(read_model(instance.networks[0][1]))
+        files["onnx"].write_bytes(Network.load(instance.networks[0][1]).model())
         data = instance.specification.read_bytes()
         packed = instance.specification.suffix == ".gz"
         files["vnnlib"].write_bytes(gzip.decompress(data) if packed else data)

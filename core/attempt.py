@@ -20,7 +20,7 @@ from verifolio.evidence import Evidence
 from verifolio.problem import Problem
 from verifolio.query import Query
 from verifolio.reductions import Reduced, reduce_for
-from verifolio.referee import Rejection, confirm, replay
+from verifolio.referee import Rejection, confirm, judge, replay
 from verifolio.run import Link
 from verifolio.sharing import SharedEvidence
 from verifolio.verifier import Context, Verifier
@@ -321,6 +321,19 @@ class ConfirmTask:
 def run_confirm(task: ConfirmTask, link: Link) -> Witness:
     """The function a worker calls to complete the judgement of a replayed witness."""
     return confirm(warm_query(task.query), task.witness)
+
+
+@dataclass(frozen=True)
+class JudgeTask:
+    """A point that was a witness once."""
+
+    query: Query
+    x: NDArray[np.float32]
+
+
+def run_judge(task: JudgeTask, link: Link) -> Witness | Rejection:
+    """The function a worker calls to judge a point from the start."""
+    return judge(warm_query(task.query), task.x)
 
 
 def one_line(error: BaseException) -> str:

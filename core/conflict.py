@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from verifolio.answer import Answer, Flag, Verdict, Witness
-from verifolio.errors import SoundnessAlarm
+from verifolio.errors import InputError, SoundnessAlarm
 from verifolio.query import Query
 from verifolio.referee import confirmed
 
@@ -78,8 +78,8 @@ def write_folder(query: Query, witness: Witness, against: Sequence[str]) -> Path
     folder = Path(os.environ.get(FOLDER_VARIABLE, ".")) / f"verifolio-alarm-{query.sha256[:12]}"
     folder.mkdir(parents=True, exist_ok=True)
     for network in query.networks:
-        if network.path.is_file():
-            shutil.copyfile(network.path, folder / network.path.name)
+        with contextlib.suppress(InputError):  # gone, or changed meanwhile: then it proves nothing
+            (folder / network.path.name).write_bytes(network.content())
     (folder / "property.vnnlib").write_text(write(query.specification))
     (folder / "counterexample.txt").write_text(counterexample_text(query, witness))
     facts = {

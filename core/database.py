@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import sqlite3
+import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import ClassVar, Self
 
 from verifolio.errors import InputError
+from verifolio.revision import SOUNDNESS_REVISION
 
 MEMORY = ":memory:"
+_told: set[Path] = set()  # files whose old proofs the user has heard of
 
 
 class Tables:
     """What a subclass keeps in the tables of its `schema`; several subclasses may share one file.
 
-    One process writes; others may look on meanwhile (WAL).
+    One process writes; others may look on meanwhile (WAL). `claims` are the tables whose rows carry the soundness
+    revision of whoever wrote them (their last column, `revision`), each with the SQL condition by which a row
+    claims a proof.
     """
 
     schema: ClassVar[str] = ""
+    claims: ClassVar[Mapping[str, str]] = {}
 
     def __init__(self, path: str | Path = MEMORY) -> None:
         self.path = Path(path)
@@ -40,8 +46,27 @@ class Tables:
             raise InputError(str(path), "a store that can be written", str(error), remedy) from None
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        """Make the tables that are missing."""
+        """Make the tables that are missing, and the columns that files of earlier versions lack."""
         connection.executescript(self.schema)
+        old = 0
+        for table, condition in self.claims.items():
+            columns = {r["name"] for r in connection.execute(f"PRAGMA table_info({table})")}
+            if "revision" not in columns:
+                connection.execute(f"ALTER TABLE {table} ADD COLUMN revision INTEGER NOT NULL DEFAULT 0")
+            sql = f"SELECT COUNT(*) FROM {table} WHERE revision < ? AND ({condition})"
+            old += int(connection.execute(sql, (SOUNDNESS_REVISION,)).fetchone()[0])
+        if old:
+            self._tell(old)
+
+    def _tell(self, old: int) -> None:
+        """Say once per file that its old proofs are not believed."""
+        if self.path.resolve() in _told:
+            return
+        _told.add(self.path.resolve())
+        sys.stderr.write(
+            f"{self.path}: {old} proofs of an earlier version are not used: errors in proofs were mended since; "
+            "they are asked again\n"
+        )
 
     def close(self) -> None:
         with self._lock:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import threading
 from collections import defaultdict
 from dataclasses import dataclass, replace
@@ -11,10 +10,11 @@ import numpy as np
 
 from verifolio.answer import Answer, Flag, Verdict, Witness
 from verifolio.conflict import contradict
-from verifolio.problem import Domain, rows_key
+from verifolio.problem import Region, condition_key
 from verifolio.query import Query
 from verifolio.referee import in_ball
-from verifolio.vnnlib import Case, Rows
+from verifolio.vnnlib import Case
+from verifolio.vnnlib.check import row_margins
 
 MAX_WITNESSES = 256
 MAX_HINTS = 4
@@ -23,9 +23,9 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True, eq=False)
 class Proof:
-    """A domain from which a condition is unreachable, and who says so."""
+    """A region from which a condition is unreachable, and who says so."""
 
-    domain: Domain
+    region: Region
     member: str
 
 
@@ -80,24 +80,24 @@ class Knowledge:
             return contradict(query, replace(sat, attempts=answer.attempts), witness, [answer.verifier])
         with self._lock:
             for case in live_cases(query):
-                domain = domain_of(query, case)
+                region = Region.of(case, query.ball)
                 proofs = self._proofs[key_of(query, case)]
-                proofs[:] = [p for p in proofs if not p.domain.within(domain)]
-                proofs.append(Proof(domain, answer.verifier))
+                proofs[:] = [p for p in proofs if not p.region.within(region)]
+                proofs.append(Proof(region, answer.verifier))
         return answer
 
     def _learn_witness(self, query: Query, answer: Answer, witness: Witness) -> Answer:
-        refuted: list[str] = []
+        """A witness belongs to the case it satisfies: its exact evaluation is about no other condition."""
+        check = query.specification.check(witness.x, witness.y, ulp=True)
+        if not check.holds or check.case is None:
+            return answer
+        key = key_of(query, query.specification.cases[check.case])
         with self._lock:
-            for case in live_cases(query):
-                key = key_of(query, case)
-                self._witnesses[key] = [*self._witnesses[key][-(MAX_WITNESSES - 1) :], witness]
-                wrong = [
-                    p for p in self._proofs[key] if contains(p.domain, witness) and _meets(case, witness)
-                ]
-                refuted += [p.member for p in wrong]
-                self._proofs[key] = [p for p in self._proofs[key] if p not in wrong]
-        return contradict(query, answer, witness, sorted(set(refuted))) if refuted else answer
+            self._witnesses[key] = [*self._witnesses[key][-(MAX_WITNESSES - 1) :], witness]
+            wrong = [p for p in self._proofs[key] if contains(p.region, witness)]
+            self._proofs[key] = [p for p in self._proofs[key] if p not in wrong]
+        refuted = sorted({p.member for p in wrong})
+        return contradict(query, answer, witness, refuted) if refuted else answer
 
     def _witness_in(self, query: Query) -> Witness | None:
         known: list[Witness] = []
@@ -106,14 +106,17 @@ class Knowledge:
                 candidates = list(self._witnesses[key_of(query, case)])
             known += [w for w in reversed(candidates) if gap(case, w) == 0.0]
         for witness in known:
-            inside = query.ball is None or in_ball(query.ball, witness.x)
-            if inside and query.specification.check(witness.x, witness.y, ulp=True).holds:
-                return witness
+            check = query.specification.check(witness.x, witness.y, ulp=True)
+            if check.holds and (query.ball is None or in_ball(query.ball, witness.x)):
+                # whether the point lies inside the bounds as written is a fact about this query's bounds
+                ulp = {Flag.INPUT_ULP} if check.input_ulp else set()
+                flags = frozenset((witness.flags - {Flag.INPUT_ULP}) | ulp)
+                return replace(witness, margins=check.margins, flags=flags)
         return None
 
     def _covering(self, query: Query, case: Case) -> Proof | None:
-        domain = domain_of(query, case)
-        return next((p for p in self._proofs[key_of(query, case)] if domain.within(p.domain)), None)
+        region = Region.of(case, query.ball)
+        return next((p for p in self._proofs[key_of(query, case)] if region.within(p.region)), None)
 
 
 def live_cases(query: Query) -> list[Case]:
@@ -126,33 +129,17 @@ def gap(case: Case, witness: Witness) -> float:
     return float(np.maximum(case.lower - witness.x, witness.x - case.upper).max(initial=0.0))
 
 
-def domain_of(query: Query, case: Case) -> Domain:
-    return Domain(case.lower, case.upper, case.input_rows, query.ball)
-
-
 def key_of(query: Query, case: Case) -> Key:
-    """The networks and the output condition; needs no graph."""
+    """The networks and the output condition, in the numbers as written; needs no graph."""
     networks = "+".join(n.sha256 for n in query.networks) + ("=" if query.shared_input else "")
-    parts = b"|".join(rows_key(r) for r in case.disjuncts)
-    return networks, hashlib.sha256(parts).hexdigest()
+    return networks, condition_key(case.disjuncts)
 
 
-def contains(domain: Domain, witness: Witness) -> bool:
-    """Whether the witness's input lies in a domain."""
+def contains(region: Region, witness: Witness) -> bool:
+    """Whether the witness's input lies in a region, exactly: a double is >= a number iff >= its rounding up."""
     x = witness.x.astype(np.float64)
-    if bool((x < domain.lower).any()) or bool((x > domain.upper).any()):
+    if bool((x < region.lower.above).any()) or bool((x > region.upper.below).any()):
         return False
-    if domain.ball is not None and not in_ball(domain.ball, witness.x):
+    if region.ball is not None and not in_ball(region.ball, witness.x):
         return False
-    return domain.rows is None or _rows_hold(domain.rows, x)
-
-
-def _meets(case: Case, witness: Witness) -> bool:
-    point = np.concatenate([witness.x.astype(np.float64), witness.y.astype(np.float64)])
-    return any(_rows_hold(rows, point) for rows in case.disjuncts)
-
-
-def _rows_hold(rows: Rows, point: np.ndarray[tuple[int], np.dtype[np.float64]]) -> bool:
-    from verifolio.vnnlib.check import row_margins
-
-    return row_margins(rows, point)[1]
+    return row_margins(region.rows, x)[1]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -35,7 +36,10 @@ class TensorSignature:
 
 @dataclass(frozen=True)
 class Network:
-    """An ONNX file identified by its content. Cheap to pickle: only the path and the hash travel."""
+    """An ONNX file identified by its content. Cheap to pickle: only the path and the hash travel.
+
+    Whoever needs the content reads the file again, and refuses it if its hash is another one by then.
+    """
 
     path: Path
     sha256: str
@@ -48,10 +52,37 @@ class Network:
             raise InputError(str(path), "an ONNX file", "no such file", "check the path")
         return cls(path, hashlib.sha256(path.read_bytes()).hexdigest())
 
+    def content(self) -> bytes:
+        """The bytes of the file, which are those that were hashed."""
+        try:
+            data = self.path.read_bytes()
+        except OSError as error:
+            got = error.strerror or type(error).__name__
+            raise InputError(str(self.path), "a readable file", got, "check the path") from None
+        found = hashlib.sha256(data).hexdigest()
+        if found != self.sha256:
+            raise InputError(
+                str(self.path),
+                f"the file that was loaded (sha256 {self.sha256[:12]}...)",
+                f"another (sha256 {found[:12]}...)",
+                "the file has changed meanwhile; load it again",
+            )
+        return data
+
+    def model(self) -> bytes:
+        """The ONNX model in the file: its bytes, decompressed (to at most a gigabyte) where it ends in .gz."""
+        data = self.content()
+        return _decompressed(self.path, data) if self.path.suffix == ".gz" else data
+
     @property
     def graph(self) -> Graph:
         """The intermediate form, imported once per process."""
         return _graph(self)
+
+    @property
+    def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of the inputs and of the outputs, in order; nothing is imported for them."""
+        return _names(self)
 
     @property
     def inputs(self) -> tuple[TensorSignature, ...]:
@@ -93,15 +124,12 @@ class Network:
 MAX_MODEL = 1 << 30
 
 
-def read_model(path: Path) -> bytes:
-    """The bytes of an ONNX file, decompressed (to at most a gigabyte) where its name ends in .gz."""
+def _decompressed(path: Path, packed: bytes) -> bytes:
     import gzip
     import zlib
 
-    if path.suffix != ".gz":
-        return path.read_bytes()
     try:
-        with gzip.open(path) as stream:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
             data = stream.read(MAX_MODEL + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(
@@ -110,6 +138,13 @@ def read_model(path: Path) -> bytes:
     if len(data) > MAX_MODEL:
         raise InputError(str(path), f"a model of at most {MAX_MODEL} bytes", "more", "is it a gzip bomb?")
     return data
+
+
+@lru_cache(maxsize=64)
+def _names(network: Network) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    from verifolio.onnx_import.reader import tensor_names
+
+    return tensor_names(network)
 
 
 @lru_cache(maxsize=16)

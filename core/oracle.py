@@ -12,10 +12,12 @@ from dataclasses import replace
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from verifolio.answer import Answer, Flag, Verdict
-from verifolio.attempt import Choice
+from verifolio.answer import Answer, Flag, Verdict, Witness
+from verifolio.attempt import Choice, JudgeTask, run_judge, strip
+from verifolio.binding import check_sizes
 from verifolio.closest import Closest, find_closest, minimiser
 from verifolio.conflict import raise_alarm
+from verifolio.emptiness import emptiness
 from verifolio.evidence import Evidence
 from verifolio.executor import Executor
 from verifolio.hooks import make_executor, manager
@@ -23,7 +25,8 @@ from verifolio.knowledge import Knowledge
 from verifolio.portfolio import Portfolio, choose, provers
 from verifolio.problem import Ball
 from verifolio.query import Query
-from verifolio.solve import Settings, Walk
+from verifolio.run import Job, Limits
+from verifolio.solve import CONFIRM_SECONDS, Settings, Walk
 from verifolio.verifier import Verifier
 
 if TYPE_CHECKING:
@@ -198,8 +201,11 @@ class Oracle:
         self.close()
 
     def _known(self, asking: Asking, settings: Settings) -> Answer | None:
-        """From this session, from what it implies, or from the store."""
+        """From this session, from what it implies, or from the store; or there is nothing to ask."""
         query = asking.query
+        reason = emptiness(query)
+        if reason:
+            return Answer(Verdict.UNSAT, "specification", reason, flags=frozenset({Flag.EMPTY}))
         with self._lock:
             cached = self._cache.get(query.sha256)
         if cached is not None and _serves(*cached, settings.timeout, asking.attacked):
@@ -235,10 +241,24 @@ class Oracle:
         if not asking._begin(walk):
             return Answer(Verdict.CANCELLED, reason="cancelled before it started")
         self._count("run")
-        answer = self._remember(asking, walk.run(), settings)
+        answer = self._remember(asking, self._replayed(query, settings) or walk.run(), settings)
         if self.store is not None and answer.verdict is not Verdict.CANCELLED:
             self.store.save(query, answer, portfolio, settings)
         return self._finish(query, answer)
+
+    def _replayed(self, query: Query, settings: Settings) -> Answer | None:
+        """A witness that an earlier soundness revision stored, if it is one still."""
+        x = None if self.store is None else self.store.old_witness(query)
+        if x is None:
+            return None
+        seconds = min(settings.timeout, CONFIRM_SECONDS)
+        limits = Limits(seconds, settings.memory, settings.cores, settings.grace)
+        affinity = "".join(n.sha256 for n in query.networks)
+        result = self.executor.submit(Job(run_judge, JudgeTask(strip(query), x), limits, affinity)).result()
+        if result is None or not isinstance(result.value, Witness):
+            return None
+        witness, reason = result.value, "a stored witness, replayed"
+        return Answer(Verdict.SAT, "store", reason, witness, witness.flags, result.seconds)
 
     def _evidence(self, asking: Asking) -> Evidence:
         """Points to start from, and whether the asker has attacked already."""
@@ -255,6 +275,8 @@ class Oracle:
 
     def _finish(self, query: Query, answer: Answer) -> Answer:
         """Tell who wants to know, and raise the alarm if there is one."""
+        if Flag.EMPTY in answer.flags:
+            check_sizes(query)  # no member has looked at the networks
         manager().hook.query_answered(query=query, answer=answer)
         if self.alarm and Flag.ALARM in answer.flags:
             raise_alarm(answer)

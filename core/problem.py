@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -11,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.graph import Graph
-from verifolio.vnnlib import Rows
+from verifolio.vnnlib import Case, Rows
+from verifolio.vnnlib.exact import ExactNumbers, exact_numbers
 
 Array = NDArray[np.float64]
 NARROW = 2.0**-22  # relative width below which float32 inputs cannot be told apart
@@ -26,19 +28,33 @@ class Ball:
     norm: float
 
     def distance(self, x: Array) -> float:
-        return float(np.linalg.norm(np.asarray(x, np.float64) - self.centre, ord=self.norm))
+        """||x - centre||, scaled so that squares neither overflow nor vanish."""
+        gaps = np.asarray(x, np.float64) - self.centre
+        largest = float(np.abs(gaps).max(initial=0.0))
+        if largest == 0.0 or not math.isfinite(largest):
+            return largest
+        return largest * float(np.linalg.norm(gaps / largest, ord=self.norm))
 
     def within(self, other: Ball) -> bool:
         """Whether this ball certainly lies inside another one of the same norm."""
         if self.norm != other.norm:
             return False
-        apart = float(np.linalg.norm(self.centre - other.centre, ord=self.norm))
-        return (apart + self.radius) * (1 + (1e-12 if apart else 0.0)) <= other.radius
+        if np.array_equal(self.centre, other.centre):
+            return self.radius <= other.radius
+        # n terms added in any order err by at most n roundings, and each term by a few of its own (Higham,
+        # Accuracy and Stability of Numerical Algorithms, section 4.2)
+        slack = 1 + (len(self.centre) + 8) * 2.0**-52
+        return (other.distance(self.centre) + self.radius) * slack <= other.radius
 
 
 @dataclass(frozen=True, eq=False)
 class Domain:
-    """An input box, intersected with linear rows over the inputs and perhaps with a ball."""
+    """An input box, intersected with linear rows over the inputs and perhaps with a ball.
+
+    The box is that of its doubles: whatever is said about a domain (a bound, a refuted set) is said about all of
+    it. The rows are their exact ones. A domain made from a case is the smallest such box around the written
+    bounds, so it says nothing about which decimals were written; see `Region` for that.
+    """
 
     lower: Array
     upper: Array
@@ -90,8 +106,8 @@ class Problem:
 
     @cached_property
     def condition_sha256(self) -> str:
-        """A hash of the output condition alone."""
-        return hashlib.sha256(b"|".join(rows_key(r) for r in self.disjuncts)).hexdigest()
+        """A hash of the output condition alone, in the numbers as written."""
+        return condition_key(self.disjuncts)
 
     @cached_property
     def sha256(self) -> str:
@@ -112,12 +128,51 @@ class Problem:
         return sum(rows.count for rows in self.disjuncts)
 
 
+@dataclass(frozen=True, eq=False)
+class Region:
+    """An input set in the numbers as written: exact bounds, exact rows, and perhaps a ball.
+
+    A proof for a query is a proof about its regions and no more: a verifier that reads the text proves nothing
+    about the doubles around it.
+    """
+
+    lower: ExactNumbers
+    upper: ExactNumbers
+    rows: Rows
+    ball: Ball | None = None
+
+    @classmethod
+    def of(cls, case: Case, ball: Ball | None = None) -> Region:
+        return cls(exact_numbers(case.exact_lower), exact_numbers(case.exact_upper), case.input_rows, ball)
+
+    def within(self, other: Region) -> bool:
+        """Whether this set is certainly a subset of `other` (False also when it cannot tell)."""
+        if len(self.lower) != len(other.lower):
+            return False
+        if other.rows.count and rows_key(other.rows) != rows_key(self.rows):
+            return False
+        if other.ball is not None and (self.ball is None or not self.ball.within(other.ball)):
+            return False
+        return other.lower.at_most(self.lower) and self.upper.at_most(other.upper)
+
+
+def condition_key(disjuncts: Sequence[Rows]) -> str:
+    """A hash of a disjunction of conjunctions; no disjunct (false) and an empty one (true) are different."""
+    digest = hashlib.sha256(f"{len(disjuncts)}".encode())
+    for rows in disjuncts:
+        part = rows_key(rows)
+        digest.update(f"|{len(part)}|".encode() + part)
+    return digest.hexdigest()
+
+
 def rows_key(rows: Rows | None) -> bytes:
-    """The content of rows as bytes, for hashing and comparing."""
+    """The exact content of rows as bytes: right-hand sides as written, not as rounded to doubles."""
     if rows is None or rows.count == 0:
         return b""
-    arrays = (rows.row, rows.column, rows.coefficient, rows.rhs, rows.strict)
-    return b"".join(np.ascontiguousarray(a).tobytes() for a in arrays)
+    arrays = (rows.row, rows.column, rows.coefficient, rows.strict)
+    sizes = f"{rows.count},{len(rows.row)}|"
+    sides = "|" + ",".join(map(str, rows.exact_rhs))
+    return sizes.encode() + b"".join(np.ascontiguousarray(a).tobytes() for a in arrays) + sides.encode()
 
 
 def dense_rows(rows: Rows, inputs: int, outputs: int) -> tuple[Array, Array, Array]:

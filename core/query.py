@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
 import numpy as np
 
-from verifolio.errors import InputError
+from verifolio.binding import bind, check_sizes, files_by_name
 from verifolio.graph import Concat, Graph, GraphBuilder, Select
 from verifolio.network import Network
 from verifolio.problem import Ball, Domain, Problem
@@ -22,7 +23,8 @@ class Query:
 
     With several networks the output is the concatenation of their outputs, in order, and the input of their
     inputs; or one input that all of them read (`shared_input`). `ball` narrows every case further (VNN-LIB
-    has no form for an L2 ball).
+    has no form for an L2 ball). Where the specification declares networks, `networks` may leave out those that
+    are equal to another; both are kept in the order of the networks' own tensors (see `binding`).
     """
 
     networks: tuple[Network, ...]
@@ -32,10 +34,20 @@ class Query:
     name: str = ""
     labels: dict[str, str] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        where = self.name or "specification"
+        networks, specification = bind(self.networks, self.specification, where)
+        object.__setattr__(self, "networks", networks)
+        object.__setattr__(self, "specification", specification)
+
     @classmethod
-    def from_files(cls, networks: list[str | Path], specification: str | Path) -> Query:
-        loaded = tuple(Network.load(n) for n in networks)
-        return cls(loaded, load(Path(specification)), name=str(specification))
+    def from_files(
+        cls, networks: Sequence[str | Path] | Mapping[str, Path], specification: str | Path
+    ) -> Query:
+        """Networks in the order of the property's declarations, or by their declared names."""
+        where, loaded = str(specification), load(Path(specification))
+        files = files_by_name(loaded, networks, where) if isinstance(networks, Mapping) else networks
+        return cls(tuple(Network.load(n) for n in files), loaded, name=where)
 
     @cached_property
     def sha256(self) -> str:
@@ -57,23 +69,12 @@ class Query:
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
         """One problem per input region; empty regions are left out, they hold no counterexample."""
-        self._check_sizes()
+        check_sizes(self)
         return tuple(
             Problem(self.graph, Domain(c.lower, c.upper, c.input_rows, self.ball), c.disjuncts)
             for c in self.specification.cases
             if not c.empty and c.disjuncts
         )
-
-    def _check_sizes(self) -> None:
-        got = (self.specification.input_size, self.specification.output_size)
-        want = (self.graph.input_size, self.graph.output_size)
-        if got != want:
-            raise InputError(
-                self.name or "specification",
-                f"{want[0]} inputs and {want[1]} outputs, as the network has",
-                f"{got[0]} and {got[1]}",
-                "check that the property belongs to this network",
-            )
 
 
 def product_graph(graphs: list[Graph], shared_input: bool = False) -> Graph:

@@ -10,15 +10,17 @@ import time
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verifolio.answer import Answer, Attempt, Flag, Verdict, Witness
 from verifolio.database import Tables, marks
 from verifolio.errors import InputError
 from verifolio.portfolio import Portfolio
 from verifolio.query import Query
+from verifolio.revision import SOUNDNESS_REVISION
 from verifolio.solve import Settings
 from verifolio.versions import versions
 
@@ -38,7 +40,7 @@ CREATE TABLE IF NOT EXISTS answers (
     verdict TEXT NOT NULL, verifier TEXT NOT NULL, reason TEXT NOT NULL, flags TEXT NOT NULL,
     seconds REAL NOT NULL, bound REAL, stats TEXT NOT NULL,
     witness_x BLOB, witness_y BLOB, margins TEXT NOT NULL,
-    host TEXT NOT NULL, versions TEXT NOT NULL, created REAL NOT NULL
+    host TEXT NOT NULL, versions TEXT NOT NULL, created REAL NOT NULL, revision INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS answers_by_query ON answers (query, portfolio);
 CREATE TABLE IF NOT EXISTS attempts (
@@ -54,6 +56,7 @@ class Store(Tables):
     """Answers on disk, written by the driver only."""
 
     schema = SCHEMA
+    claims: ClassVar[Mapping[str, str]] = {"answers": "verdict = 'unsat'"}
 
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)
@@ -67,11 +70,26 @@ class Store(Tables):
         connection.execute(f"PRAGMA user_version = {VERSION}")
 
     def find(self, query: Query, portfolio: str, settings: Settings) -> Answer | None:
-        """The newest stored answer that serves: decided, or undecided with at least this much time."""
-        sql = "SELECT * FROM answers WHERE query = ? AND portfolio = ? AND seed = ? ORDER BY id DESC"
-        rows = self._read(sql, (query.sha256, portfolio, settings.seed))
+        """The newest stored answer that serves: decided, or undecided with at least this much time.
+
+        Of an earlier soundness revision only undecided ones do, because they claim nothing.
+        """
+        sql = (
+            "SELECT * FROM answers WHERE query = ? AND portfolio = ? AND seed = ? "
+            "AND (revision >= ? OR verdict NOT IN ('sat', 'unsat')) ORDER BY id DESC"
+        )
+        rows = self._read(sql, (query.sha256, portfolio, settings.seed, SOUNDNESS_REVISION))
         row = next((r for r in rows if serves(r["verdict"], r["timeout"], settings.timeout)), None)
         return None if row is None else self._answer(row)
+
+    def old_witness(self, query: Query) -> NDArray[np.float32] | None:
+        """The newest witness of an earlier soundness revision; whoever uses it replays it first."""
+        sql = (
+            "SELECT witness_x FROM answers WHERE query = ? AND verdict = 'sat' AND revision < ? "
+            "AND witness_x IS NOT NULL ORDER BY id DESC LIMIT 1"
+        )
+        rows = self._read(sql, (query.sha256, SOUNDNESS_REVISION))
+        return np.frombuffer(rows[0]["witness_x"], np.float32) if rows else None
 
     def _answer(self, row: sqlite3.Row) -> Answer:
         sql = "SELECT * FROM attempts WHERE answer = ? ORDER BY position"
@@ -92,7 +110,7 @@ class Store(Tables):
             witness,
             flags,
             row["seconds"],
-            row["bound"],
+            row["bound"] if row["revision"] >= SOUNDNESS_REVISION else None,
             json.loads(row["stats"]),
             attempts,
         )
@@ -174,6 +192,7 @@ def _answer_row(query: Query, answer: Answer, portfolio: Portfolio, settings: Se
         "host": platform.node(),
         "versions": json.dumps(versions()),
         "created": time.time(),
+        "revision": SOUNDNESS_REVISION,
     }
 
 

@@ -1,5 +1,6 @@
 """VNN-LIB 1.0 and 2.0: text, syntax tree, normal form."""
 
+from verifolio.vnnlib.arrange import arrange
 from verifolio.vnnlib.case import Case, box_case, inward_float32
 from verifolio.vnnlib.check import Check
 from verifolio.vnnlib.errors import VnnlibError
@@ -20,6 +21,7 @@ __all__ = [
     "Specification",
     "Tensor",
     "VnnlibError",
+    "arrange",
     "box_case",
     "inward_float32",
     "load",

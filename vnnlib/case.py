@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from verifolio.vnnlib.errors import VnnlibError
-from verifolio.vnnlib.exact import ExactNumbers
+from verifolio.vnnlib.exact import ExactNumbers, exact_numbers
 from verifolio.vnnlib.rows import TRUE, Rows
 
 _MAX32 = np.finfo(np.float32).max
@@ -44,7 +44,7 @@ class Case:
     @cached_property
     def inner(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """The box of doubles inside the exact bounds: a double lies in one iff it lies in the other."""
-        return _exact(self.exact_lower).above, _exact(self.exact_upper).below
+        return exact_numbers(self.exact_lower).above, exact_numbers(self.exact_upper).below
 
     @cached_property
     def inner_float32(self) -> tuple[NDArray[np.float32], NDArray[np.float32], NDArray[np.bool_]]:
@@ -107,10 +107,6 @@ def _bounds(values: ArrayLike | Sequence[Fraction | Decimal]) -> ExactNumbers:
     if not (np.isfinite(numbers.below).all() and np.isfinite(numbers.above).all()):
         raise VnnlibError("<case>", 0, 0, "finite bounds", "inf or nan", "every input needs both bounds")
     return numbers
-
-
-def _exact(values: Sequence[Fraction]) -> ExactNumbers:
-    return values if isinstance(values, ExactNumbers) else ExactNumbers(values)
 
 
 def _ceil32(values: NDArray[np.float64]) -> NDArray[np.float32]:

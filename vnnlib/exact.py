@@ -79,6 +79,25 @@ class ExactNumbers(Sequence[Fraction]):
             pieces.append(piece)
         return pieces
 
+    def pick(self, index: NDArray[np.int64]) -> ExactNumbers:
+        """These numbers in another order."""
+        piece = ExactNumbers.__new__(ExactNumbers)
+        values = self._values
+        piece._values = (
+            values[index] if isinstance(values, np.ndarray) else [values[i] for i in index.tolist()]
+        )
+        piece.below, piece.above = frozen(self.below[index]), frozen(self.above[index])
+        return piece
+
+    def at_most(self, other: ExactNumbers) -> bool:
+        """Whether every number is <= the one of `other` at the same place, exactly."""
+        if self is other:
+            return True
+        if bool((self.below > other.above).any()):
+            return False
+        doubtful = np.flatnonzero(self.above > other.below).tolist()
+        return all(_at_most(self._values[i], other._values[i]) for i in doubtful)
+
     def __len__(self) -> int:
         return len(self._values)
 
@@ -94,6 +113,18 @@ class ExactNumbers(Sequence[Fraction]):
     def written(self, index: int) -> str | None:
         """The number as decimal text, digits as in the file it came from; None where no decimal is exact."""
         return decimal_text(self._values[index])
+
+
+def exact_numbers(values: Sequence[Fraction]) -> ExactNumbers:
+    """Numbers with their roundings at hand."""
+    return values if isinstance(values, ExactNumbers) else ExactNumbers(values)
+
+
+def _at_most(a: Exact | float, b: Exact | float) -> bool:
+    """a <= b; decimals and doubles compare exactly and fast, but not with fractions."""
+    if isinstance(a, Fraction) or isinstance(b, Fraction):
+        return Fraction(a) <= Fraction(b)
+    return bool(a <= b)
 
 
 def frozen(array: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -36,7 +36,7 @@ def declarations(
     yield "(vnnlib-version <2.0>)"
     for network in networks:
         kinds = (("input", network.inputs), ("output", network.outputs))
-        tensors = [_tensor(kind, t.name, t.dtype, t.shape) for kind, group in kinds for t in group]
+        tensors = [_tensor(kind, t.name, t.dtype, t.shape, t.node) for kind, group in kinds for t in group]
         yield from _network(network, tensors)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import hashlib
+import io
 import zlib
 from bisect import bisect_right
 from dataclasses import dataclass
@@ -57,8 +58,8 @@ def read_source(path: Path) -> Source:
     except OSError as error:
         reason = error.strerror or type(error).__name__
         raise VnnlibError(name, 0, 0, "a readable file", reason, "check the path") from error
-    if data.startswith(_GZIP_MAGIC) or name.endswith(".gz"):
-        data = _decompress(path, name)
+    if len(data) <= MAX_BYTES and (data.startswith(_GZIP_MAGIC) or name.endswith(".gz")):
+        data = _decompress(data, name)
     if len(data) > MAX_BYTES:
         size = f"more than {MAX_BYTES >> 20} MiB"
         raise VnnlibError(name, 0, 0, f"at most {MAX_BYTES >> 20} MiB of text", size, "split the property")
@@ -72,9 +73,9 @@ def read_source(path: Path) -> Source:
     return Source(name, text, hashlib.sha256(data).hexdigest())
 
 
-def _decompress(path: Path, name: str) -> bytes:
+def _decompress(packed: bytes, name: str) -> bytes:
     try:
-        with gzip.open(path) as stream:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
             return stream.read(MAX_BYTES + 1)
     except (EOFError, OSError, zlib.error) as error:
         got = str(error) or type(error).__name__

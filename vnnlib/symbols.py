@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from verifolio.vnnlib.errors import VnnlibError, shorten
 from verifolio.vnnlib.parse2 import FLOATS, MAX_ELEMENTS, dimensions
@@ -15,12 +15,23 @@ _SCALAR = re.compile(r"([XY])_(0|[1-9]\d{0,8})", re.ASCII)
 
 @dataclass(frozen=True)
 class Tensor:
-    """A declared tensor; `offset` is the place of its first element in the flat x (or y)."""
+    """A declared tensor; `offset` is the place of its first element in the flat x (or y).
+
+    `node` is the ONNX name of the network's tensor that it stands for, where one is given; `where` is the place of
+    the declaration, file:line:column.
+    """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     offset: int
+    node: str | None = None
+    where: str = field(default="", compare=False)
+
+    @property
+    def size(self) -> int:
+        """Number of elements; a scalar has one."""
+        return math.prod(self.shape)
 
 
 @dataclass(frozen=True)
@@ -45,8 +56,8 @@ class Symbols:
             self.networks = self._read_constants()
         else:
             self.networks = self._read_networks()
-        self.input_size = sum(tensor_size(t) for network in self.networks for t in network.inputs)
-        self.output_size = sum(tensor_size(t) for network in self.networks for t in network.outputs)
+        self.input_size = sum(t.size for network in self.networks for t in network.inputs)
+        self.output_size = sum(t.size for network in self.networks for t in network.outputs)
 
     def column(self, atom: Atom) -> int:
         """The column of a variable; an error that says what is wrong with it otherwise."""
@@ -113,7 +124,10 @@ class Symbols:
             for tensor in network.tensors:
                 offset = sizes[tensor.kind]
                 self._tensors[tensor.name] = (tensor, offset)
-                tensors[tensor.kind].append(Tensor(tensor.name, tensor.dtype, tensor.shape, offset))
+                line, column = self._document.source.locate(tensor.offset)
+                where = f"{self._document.source.name}:{line}:{column}"
+                made = Tensor(tensor.name, tensor.dtype, tensor.shape, offset, tensor.node, where)
+                tensors[tensor.kind].append(made)
                 sizes[tensor.kind] += tensor.size
                 if sizes[tensor.kind] > MAX_ELEMENTS:
                     raise self._error(
@@ -206,8 +220,3 @@ def _declare(network: Network, inputs: list[Tensor], outputs: list[Tensor]) -> N
     return NetworkDeclaration(
         network.name, tuple(inputs), tuple(outputs), network.isomorphic_to, network.equal_to
     )
-
-
-def tensor_size(tensor: Tensor) -> int:
-    """Number of elements; a scalar has one."""
-    return math.prod(tensor.shape)

@@ -26,9 +26,7 @@ from verifolio.cli.common import (
 
 if TYPE_CHECKING:
     from verifolio.answer import Answer
-    from verifolio.network import Network
     from verifolio.query import Query
-    from verifolio.vnnlib import NetworkDeclaration
 
 Files = Annotated[
     list[str], typer.Argument(metavar="NETWORK... PROPERTY", help="ONNX files, then a VNN-LIB file.")
@@ -70,32 +68,11 @@ def verify(
 def load_query(files: list[str]) -> Query:
     """The query of `NETWORK... PROPERTY`."""
     from verifolio.errors import InputError
-    from verifolio.network import Network
     from verifolio.query import Query
-    from verifolio.vnnlib import load
 
     if len(files) < 2:
-        raise InputError("verify", "at least one network and a property", f"{len(files)} file(s)")
-    networks = [Network.load(name) for name in files[:-1]]
-    specification = load(Path(files[-1]))
-    matched = match_networks(specification.networks, networks, files[-1])
-    return Query(matched, specification, name=files[-1])
-
-
-def match_networks(
-    declared: tuple[NetworkDeclaration, ...], given: list[Network], where: str
-) -> tuple[Network, ...]:
-    """One network per declaration; one declared `equal-to` another need not be given again."""
-    from verifolio.errors import InputError
-
-    if len(given) == len(declared):
-        return tuple(given)
-    own = [d for d in declared if d.equal_to is None]
-    if len(given) != len(own):
-        expected = f"{len(own)} network file(s), as the property declares"
-        raise InputError(where, expected, str(len(given)), "give them in the order of the declarations")
-    by_name = {d.name: network for d, network in zip(own, given, strict=True)}
-    return tuple(by_name[d.equal_to or d.name] for d in declared)
+        raise InputError("command line", "at least one network and a property", f"{len(files)} file(s)")
+    return Query.from_files(files[:-1], files[-1])
 
 
 def finish(query: Query, answer: Answer, as_json: bool, counterexample: str) -> None:
@@ -112,6 +89,8 @@ def finish(query: Query, answer: Answer, as_json: bool, counterexample: str) -> 
             say(line)
     if counterexample and answer.witness is not None:
         Path(counterexample).write_text(counterexample_text(query, answer.witness))
+    if Flag.EMPTY in answer.flags:
+        complain(f"warning: {answer.reason}; nothing about the network was proved")
     if Flag.ALARM in answer.flags:
         complain(f"soundness alarm: {answer.reason}")
         raise typer.Exit(ALARM)

@@ -105,13 +105,14 @@ def merge(
     output: Annotated[str, typer.Option("--output", "-o", help="Folder to write into.")] = "merged",
 ) -> None:
     """Write a query over several networks as one network and a VNN-LIB 1.0 file, for tools that know no better."""
+    from verifolio.binding import check_sizes
     from verifolio.cli.output import say
+    from verifolio.cli.verify import load_query
     from verifolio.encode.onnx_writer import write_onnx
-    from verifolio.query import Query
     from verifolio.vnnlib import specification_from_cases, write
 
-    *networks, property_file = files
-    query = Query.from_files([*networks], property_file)
+    query = load_query(files)
+    check_sizes(query)
     spec = query.specification
     single = specification_from_cases(spec.cases, output_size=spec.output_size, input_size=spec.input_size)
     folder = Path(output)

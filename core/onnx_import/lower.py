@@ -35,7 +35,7 @@ class Lowered:
 @lru_cache(maxsize=16)
 def lower_network(network: Network) -> Lowered:
     """Read and lower a file; nothing is run, and memory stays bounded whatever the file says."""
-    source = read_source(network.path)
+    source = read_source(network)
     state = _Import(source)
     with np.errstate(all="ignore"):  # overflows show up as weights that are not finite
         for node in source.nodes:

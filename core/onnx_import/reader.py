@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ import onnx
 from onnx import numpy_helper
 
 from verifolio.errors import InputError
-from verifolio.network import TensorSignature, read_model
+from verifolio.network import Network, TensorSignature
 from verifolio.onnx_import.values import Known, Malformed, Shape
 
 EXPORT_AGAIN = "export the network again, or inspect it with onnx.checker.check_model"
@@ -32,10 +31,10 @@ class Source:
     opset: int
 
 
-def read_source(path: Path) -> Source:
+def read_source(network: Network) -> Source:
     """Parse a file and keep the nodes on which the outputs depend."""
-    where = str(path)
-    model = _parse(path, where)
+    where = str(network.path)
+    model = parse_model(network)
     graph = model.graph
     if len(graph.sparse_initializer):
         raise InputError(where, "dense initializers", "a sparse initializer", "export dense weights")
@@ -47,11 +46,16 @@ def read_source(path: Path) -> Source:
     return Source(where, _live(graph.node, outputs), tensors, inputs, outputs, _opset(where, model))
 
 
-def _parse(path: Path, where: str) -> Any:
-    try:
-        data = read_model(path)
-    except OSError as error:
-        raise InputError(where, "a readable file", str(error), "check the path and permissions") from None
+def tensor_names(network: Network) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The names of a network's inputs (stored tensors are none) and outputs, in the order of the file."""
+    graph = parse_model(network).graph
+    stored = {t.name for t in graph.initializer}
+    return tuple(i.name for i in graph.input if i.name not in stored), tuple(o.name for o in graph.output)
+
+
+def parse_model(network: Network) -> Any:
+    """The model as ONNX's own structure."""
+    where, data = str(network.path), network.model()
     try:
         model = onnx.load_model_from_string(data)
     except Exception as error:  # protobuf's own errors derive from Exception alone

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from verifolio.errors import InputError
-from verifolio.network import Network, TensorSignature, read_model
+from verifolio.network import Network, TensorSignature
 from verifolio.onnx_import.lower import lower_network
 from verifolio.onnx_import.reader import EXPORT_AGAIN
 
@@ -25,8 +25,7 @@ def open_session(network: Network) -> tuple[Any, Signature, Signature]:
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    packed = network.path.suffix == ".gz"
-    model: str | bytes = read_model(network.path) if packed else str(network.path)
+    model = network.model()
     try:
         session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
     except Exception as error:  # the runtime raises a dozen unrelated types for a bad file

@@ -1,8 +1,10 @@
-"""A network one can compute in one's head, and queries about it."""
+"""A network one can compute in one's head, queries about it, and files as earlier versions wrote them."""
 
 from __future__ import annotations
 
+import sqlite3
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 
 import numpy as np
@@ -45,3 +47,13 @@ def reaches(
     case = box_case(list(lower), list(upper), [rows])
     specification = specification_from_cases([case], output_size=2)
     return Query((network,), specification, ball, name=f"y_0 >= {threshold:g}")
+
+
+def age(path: Path) -> None:
+    """Make a store or ledger what it was before rows carried a soundness revision."""
+    with closing(sqlite3.connect(path)) as connection:
+        tables = [r[0] for r in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in tables:
+            if "revision" in [r[1] for r in connection.execute(f"PRAGMA table_info({table})")]:
+                connection.execute(f"ALTER TABLE {table} DROP COLUMN revision")
+        connection.commit()

@@ -6,19 +6,26 @@ import hashlib
 import json
 import sqlite3
 import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, ClassVar
 
 from verifolio.answer import Verdict
 from verifolio.database import Tables, marks
+from verifolio.revision import SOUNDNESS_REVISION
+from verifolio.vnnlib.source import read_source
 
 from .instances import Instance
 from .results import Result
+
+if TYPE_CHECKING:
+    from verifolio.query import Query
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS bench_results (
     run TEXT NOT NULL, content TEXT NOT NULL, timeout REAL NOT NULL, label TEXT NOT NULL,
     verdict TEXT NOT NULL, seconds REAL NOT NULL, verifier TEXT NOT NULL, reason TEXT NOT NULL,
     flags TEXT NOT NULL, counterexample TEXT NOT NULL, created REAL NOT NULL,
-    PRIMARY KEY (run, content, timeout)
+    revision INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (run, content, timeout)
 );
 """
 
@@ -27,11 +34,18 @@ class Ledger(Tables):
     """A table beside the oracle's own in one file."""
 
     schema = SCHEMA
+    claims: ClassVar[Mapping[str, str]] = {"bench_results": "verdict = 'unsat'"}
 
     def find(self, run: str, content: str, timeout: float) -> Result | None:
-        """The result that serves: decided within the time asked for, or undecided with at least as much."""
-        sql = "SELECT * FROM bench_results WHERE run = ? AND content = ? ORDER BY timeout DESC"
-        rows = self._read(sql, (run, content))
+        """The result that serves: decided within the time asked for, or undecided with at least as much.
+
+        Decided ones of an earlier soundness revision do not: the oracle replays its witness, or decides anew.
+        """
+        sql = (
+            "SELECT * FROM bench_results WHERE run = ? AND content = ? "
+            "AND (revision >= ? OR verdict NOT IN ('sat', 'unsat')) ORDER BY timeout DESC"
+        )
+        rows = self._read(sql, (run, content, SOUNDNESS_REVISION))
         for row in rows:
             decided = Verdict(row["verdict"]).decided
             if (decided and row["seconds"] <= timeout) or row["timeout"] == timeout:
@@ -44,6 +58,7 @@ class Ledger(Tables):
             *(run, content, instance.timeout, instance.label, result.verdict.value, result.seconds),
             *(result.verifier, result.reason, json.dumps(list(result.flags)), result.counterexample),
             time.time(),
+            SOUNDNESS_REVISION,
         )
         self._write(f"INSERT OR REPLACE INTO bench_results VALUES ({marks(values)})", values)
 
@@ -65,8 +80,19 @@ def _result(row: sqlite3.Row) -> Result:
 
 def content_of(instance: Instance) -> str:
     """A hash of what the instance asks: a changed file is another question."""
+    hashes = [(name, hashlib.sha256(path.read_bytes()).hexdigest()) for name, path in instance.networks]
+    return _content(hashes, read_source(instance.specification).sha256)
+
+
+def content_of_query(instance: Instance, query: Query) -> str:
+    """The same hash, of what was loaded and not of what the files hold by now."""
+    loaded = {network.path: network.sha256 for network in query.networks}
+    hashes = [(name, loaded.get(path.resolve(), "")) for name, path in instance.networks]
+    return _content(hashes, query.specification.sha256)
+
+
+def _content(networks: Iterable[tuple[str, str]], specification: str) -> str:
     digest = hashlib.sha256()
-    for name, path in (*instance.networks, ("", instance.specification)):
-        digest.update(f"{name}\0".encode())
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    for name, sha256 in (*networks, ("", specification)):
+        digest.update(f"{name}\0".encode() + bytes.fromhex(sha256))
     return digest.hexdigest()

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from verifolio.answer import Verdict
-from verifolio.errors import InputError, VerifolioError
+from verifolio.errors import VerifolioError
 from verifolio.vnnlib import VnnlibError
 
 from .instances import Instance
-from .ledger import Ledger, content_of
+from .ledger import Ledger, content_of, content_of_query
 from .results import Result, write_results, write_text
 
 if TYPE_CHECKING:
@@ -74,33 +74,34 @@ class Run:
         """What is known so far, in the order of the instances."""
         return [(self.instances[k], self.results[k]) for k in sorted(self.results)]
 
-    def _resume(self) -> list[tuple[int, str]]:
-        """Take over what the ledger has; gives the others with the hash of their content."""
+    def _resume(self) -> list[int]:
+        """Take over what the ledger has; gives the numbers of the others."""
         waiting = []
         for number, instance in enumerate(self.instances):
             try:
                 content = content_of(instance)
-            except OSError as error:
-                self._settle(number, Result(Verdict.ERROR, 0.0, reason=f"{error.filename}: {error.strerror}"))
+            except (OSError, VerifolioError, VnnlibError) as error:
+                self._settle(number, Result(Verdict.ERROR, 0.0, reason=_said(error)))
                 continue
             known = self.ledger.find(self.key, content, instance.timeout)
             if known is None or (self.again and not known.verdict.decided):
-                waiting.append((number, content))
+                waiting.append(number)
             else:
                 self._settle(number, known, resumed=True)
         self._save()
         return waiting
 
-    def _work(self, threads: ThreadPoolExecutor, waiting: Sequence[tuple[int, str]]) -> None:
-        todo, running = list(reversed(waiting)), dict[Future[Result], tuple[int, str]]()
+    def _work(self, threads: ThreadPoolExecutor, waiting: Sequence[int]) -> None:
+        todo, running = list(reversed(waiting)), dict[Future[tuple[Result, str]], int]()
         while todo or running:
             while todo and len(running) < self.jobs:
-                number, content = todo.pop()
-                running[threads.submit(self._decide, self.instances[number])] = (number, content)
+                number = todo.pop()
+                running[threads.submit(self._decide, self.instances[number])] = number
             for future in wait(running, return_when=FIRST_COMPLETED).done:
-                number, content = running.pop(future)
-                result = future.result()
-                self.ledger.add(self.key, content, self.instances[number], result)
+                number = running.pop(future)
+                result, content = future.result()
+                if content:
+                    self.ledger.add(self.key, content, self.instances[number], result)
                 self._settle(number, result)
                 self._save()
 
@@ -116,11 +117,14 @@ class Run:
     def _save(self) -> None:
         write_results(self.places.table, self.finished())
 
-    def _decide(self, instance: Instance) -> Result:
+    def _decide(self, instance: Instance) -> tuple[Result, str]:
+        """A result, and the hash of the content that it is about: files may change while a run lasts."""
+        content = ""
         started = time.monotonic()
         log: list[str] = [f"{instance.category} {instance.onnx} {instance.vnnlib} {instance.timeout:g} s"]
         try:
             query = load(instance)
+            content = content_of_query(instance, query)
             left = instance.timeout - (time.monotonic() - started)
             result = self._ask(query, instance, started, left, log)
         except (VerifolioError, VnnlibError) as error:
@@ -132,7 +136,7 @@ class Run:
             log.append(traceback.format_exc())
         if not self._stop.is_set():
             write_text(self.places.log(instance), "\n".join([*log, f"{result.verdict.value}", ""]))
-        return result
+        return result, content
 
     def _ask(self, query: Query, instance: Instance, started: float, left: float, log: list[str]) -> Result:
         from verifolio.counterexample import counterexample_text
@@ -150,26 +154,17 @@ class Run:
         return Result(answer.verdict, seconds, answer.verifier, answer.reason, flags, text)
 
 
+def _said(error: Exception) -> str:
+    return f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
+
+
 def load(instance: Instance) -> Query:
     """The query of an instance, its networks in the order of the property's declarations."""
-    from verifolio.cli.verify import match_networks
-    from verifolio.network import Network
     from verifolio.query import Query
-    from verifolio.vnnlib import load as load_property
 
-    specification = load_property(instance.specification)
     named = dict(instance.networks)
-    where = str(instance.specification)
-    if "" in named:
-        given = [Network.load(path) for _, path in instance.networks]
-        return Query(match_networks(specification.networks, given, where), specification, name=where)
-    networks = []
-    for declared in specification.networks:
-        path = named.get(declared.name) or named.get(declared.equal_to or "")
-        if path is None:
-            raise InputError(where, f"a file for network {declared.name}", ", ".join(named))
-        networks.append(Network.load(path))
-    return Query(tuple(networks), specification, name=where)
+    files = [path for _, path in instance.networks] if "" in named else named
+    return Query.from_files(files, instance.specification)
 
 
 def describe(answer: Answer) -> list[str]:

@@ -24,9 +24,7 @@ def write_files(problem: Problem, query: Query | None, folder: Path) -> tuple[Pa
     onnx, vnnlib = folder / "network.onnx", folder / "property.vnnlib"
     native = query is not None and len(query.networks) == 1 and query.graph.sha256 == problem.graph.sha256
     if query is not None and native:
-        from verifolio.network import read_model
-
-        onnx.write_bytes(read_model(query.networks[0].path))
+        onnx.write_bytes(query.networks[0].model())
     else:
         from verifolio.encode.onnx_writer import write_onnx
 

@@ -262,8 +262,8 @@ class _Bracketing:
         self.oracle.knowledge.learn(self.family.query(self.family.largest), answer)
 
     def _agree(self, witness: Witness | None) -> None:
-        if self.lower >= self.upper:
-            conflict(self.lower, self.upper, witness)
+        if 0 < self.lower >= self.upper:  # 0: nothing is proved yet, and the input itself may be a witness
+            conflict(self.family, self.lower, self.upper, witness)
             self.flags.add(Flag.NUMERICAL)
 
     def _take(self, step: Step) -> None:

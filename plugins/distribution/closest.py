@@ -19,6 +19,7 @@ from verifolio.oracle import Oracle
 from verifolio.portfolio import class_of
 from verifolio.verifier import Verifier
 
+from .family import Family
 from .search import Critical, Question, Status, Step, conflict, make_step
 
 MINIMISE = "minimise"
@@ -51,7 +52,7 @@ class Closest(Estimator):
             asked = ask_closest(request, oracle, radius, timeout, verifier)
             if asked is None:
                 raise InputError("--std", "the same number for all channels", "several", "use another search")
-            step = agreed(replace(asked[0], elapsed=time.monotonic() - started), asked[1])
+            step = agreed(request.family, replace(asked[0], elapsed=time.monotonic() - started), asked[1])
             request.log(step)
         progress(1, 1, "")
         return result(step, request.tolerance)
@@ -91,11 +92,11 @@ def ask_closest(
     return replace(step, proved=proved if proved > 0 else None), found.witness
 
 
-def agreed(step: Step, witness: Witness | None) -> Step:
+def agreed(family: Family, step: Step, witness: Witness | None) -> Step:
     """The step with its proof no farther than its point: an alarm, unless the point is one in floats only."""
     if step.proved is None or step.distance is None or step.proved <= step.distance:
         return step
-    conflict(step.proved, step.distance, witness)
+    conflict(family, step.proved, step.distance, witness)
     return replace(step, proved=step.distance, flags=step.flags | {Flag.NUMERICAL})
 
 

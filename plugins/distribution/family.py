@@ -108,8 +108,15 @@ class Family:
             if np.ptp(self.std) > 0:
                 return None
             scale = float(self.std[0])
-        rounding = 4 * UNIT * (radius + (float(np.abs(self.x).max()) if self.std is not None else 0.0))
-        return Ball(self._to_network(self.x, 0.0), (radius + rounding) / scale, self.norm)
+        rounding = 4 * UNIT * radius
+        if self.mean is not None or self.std is not None:
+            # The centre fl((x - mean) / std) is off by at most 2 roundings of (|x_i| + |mean_i|) / std in each
+            # coordinate, that is UNIT times it, and the ball has to grow by the norm of all these errors: up to n
+            # times the largest for L1. Doubled for the norm's own rounding, which is far below 1 for any n in use.
+            mean = 0.0 if self.mean is None else np.abs(self.mean)
+            rounding += 2 * UNIT * float(np.linalg.norm(np.abs(self.x) + mean, ord=self.norm))
+        # the last sum and the quotient are rounded once each
+        return Ball(self._to_network(self.x, 0.0), (radius + rounding) / scale * (1 + 2 * UNIT), self.norm)
 
     def query(self, radius: float) -> Query:
         """Is there a counterexample within `radius`?"""

@@ -8,12 +8,14 @@ import sqlite3
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verifolio.answer import Flag, Verdict
 from verifolio.database import Tables, marks
+from verifolio.revision import SOUNDNESS_REVISION
 
 from .search import Critical, Status, Step
 from .table import Row
@@ -27,18 +29,20 @@ CREATE TABLE IF NOT EXISTS distribution_items (
     network TEXT NOT NULL, split TEXT NOT NULL, image_id INTEGER NOT NULL, label INTEGER NOT NULL,
     predicted INTEGER NOT NULL, lower REAL, upper REAL, distance REAL, status TEXT NOT NULL,
     seconds REAL NOT NULL, queries INTEGER NOT NULL, cancelled INTEGER NOT NULL, flags TEXT NOT NULL,
-    reason TEXT NOT NULL, witness BLOB, rounded INTEGER,
+    reason TEXT NOT NULL, witness BLOB, rounded INTEGER, revision INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (run, network, split, image_id)
 );
 CREATE TABLE IF NOT EXISTS distribution_steps (
     id INTEGER PRIMARY KEY, run TEXT NOT NULL, question TEXT NOT NULL, kind TEXT NOT NULL,
     radius REAL NOT NULL, verdict TEXT NOT NULL, verifier TEXT NOT NULL, seconds REAL NOT NULL,
     timeout REAL NOT NULL, proved REAL, distance REAL, witness BLOB, flags TEXT NOT NULL,
-    elapsed REAL NOT NULL, reason TEXT NOT NULL, created REAL NOT NULL, unstable INTEGER
+    elapsed REAL NOT NULL, reason TEXT NOT NULL, created REAL NOT NULL, unstable INTEGER,
+    revision INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS distribution_steps_by_question ON distribution_steps (question, run);
 """
 FOREVER = 1e300
+MEASURED = "status IN ('closed', 'open')"
 
 
 @dataclass(frozen=True)
@@ -54,15 +58,20 @@ class Spent:
 
 
 class Ledger(Tables):
-    """Tables beside the oracle's own in one file (or in memory); safe to use from several threads."""
+    """Tables beside the oracle's own in one file (or in memory); safe to use from several threads.
+
+    Radii of an earlier soundness revision are left out; see `old_witnesses`.
+    """
 
     schema = SCHEMA
+    claims: ClassVar[Mapping[str, str]] = {"distribution_items": MEASURED, "distribution_steps": "proved > 0"}
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
-        super()._prepare(connection)
+        connection.executescript(self.schema)
         columns = {r["name"] for r in connection.execute("PRAGMA table_info(distribution_steps)")}
         if "unstable" not in columns:  # a file of an earlier version
             connection.execute("ALTER TABLE distribution_steps ADD COLUMN unstable INTEGER")
+        super()._prepare(connection)
 
     def begin(self, run: str, settings: Mapping[str, object]) -> None:
         """Note a run; the same one again changes nothing."""
@@ -79,16 +88,26 @@ class Ledger(Tables):
             *(run, question, step.kind, step.radius, step.verdict.value, step.verifier, step.seconds),
             *(_finite(step.timeout), step.proved, step.distance, _blob(step.witness)),
             *(json.dumps(sorted(f.value for f in step.flags)), step.elapsed, step.reason, time.time()),
-            step.unstable,
+            *(step.unstable, SOUNDNESS_REVISION),
         )
         self._write(f"INSERT INTO distribution_steps VALUES (NULL, {marks(values)})", values)
 
     def steps(self, question: str, run: str | None = None, others: bool = False) -> list[Step]:
         """The steps of a question, of one run, of all, or of all `others`, in order."""
-        sql, given = "SELECT * FROM distribution_steps WHERE question = ?", [question]
+        sql = "SELECT * FROM distribution_steps WHERE question = ? AND revision >= ?"
+        given: list[object] = [question, SOUNDNESS_REVISION]
         if run is not None:
             sql, given = sql + (" AND run != ?" if others else " AND run = ?"), [*given, run]
         return [_step(r) for r in self._read(sql + " ORDER BY id", tuple(given))]
+
+    def old_witnesses(self, question: str) -> list[NDArray[np.float32]]:
+        """Witnesses of earlier soundness revisions, the closest first; whoever uses them replays them first."""
+        sql = (
+            "SELECT witness FROM distribution_steps WHERE question = ? AND revision < ? "
+            "AND witness IS NOT NULL AND distance IS NOT NULL ORDER BY distance"
+        )
+        found = self._read(sql, (question, SOUNDNESS_REVISION))
+        return [np.frombuffer(r["witness"], np.float32) for r in found]
 
     def finish(self, run: str, question: str, position: int, row: Row, found: Critical | None) -> None:
         """Keep an input's result; it will not be asked again in this run."""
@@ -97,14 +116,17 @@ class Ledger(Tables):
             *(run, question, position, row.network, row.split, row.image_id, row.label, row.predicted),
             *(row.lower, row.upper, None if found is None else found.distance, row.status.value),
             *(row.seconds, row.queries, row.cancelled, json.dumps(list(row.flags)), row.reason, witness),
-            None if row.rounded is None else int(row.rounded),
+            *(None if row.rounded is None else int(row.rounded), SOUNDNESS_REVISION),
         )
         self._write(f"INSERT OR REPLACE INTO distribution_items VALUES ({marks(values)})", values)
 
     def rows(self, run: str) -> list[Row]:
         """The finished inputs of a run, in the order of the run; failed ones included."""
-        sql = "SELECT * FROM distribution_items WHERE run = ? ORDER BY position"
-        return [_row(r) for r in self._read(sql, (run,))]
+        sql = (
+            "SELECT * FROM distribution_items WHERE run = ? "
+            f"AND (revision >= ? OR NOT ({MEASURED})) ORDER BY position"
+        )
+        return [_row(r) for r in self._read(sql, (run, SOUNDNESS_REVISION))]
 
     def spent(self, run: str) -> list[Spent]:
         """What every measured input of a run cost."""

@@ -14,12 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
+from verifolio.answer import Answer, Verdict, Witness
 from verifolio.data import Dataset
 from verifolio.errors import InputError, SoundnessAlarm, VerifolioError
 from verifolio.estimator import Estimator
 from verifolio.network import Network
 from verifolio.oracle import Oracle
 from verifolio.property import Reference
+from verifolio.referee import judge
 from verifolio.registry import installed
 from verifolio.vnnlib import Rows
 
@@ -27,7 +29,7 @@ from .bracket import BracketOptions
 from .family import Family, per_input
 from .ledger import Ledger
 from .look import look, seed_of
-from .search import KNOWN, Critical, Question, Status, Step
+from .search import KNOWN, Critical, Question, Status, Step, make_step
 from .squeeze import Start
 from .table import Row
 
@@ -218,6 +220,18 @@ class Distribution:
         found: Critical = self.setting.estimator().run(self._question(family), self.oracle)
         return found
 
+    def _replayed(self, family: Family) -> list[Step]:
+        """The closest witness of an earlier soundness revision that is one still, for `bracket`."""
+        if self.setting.search != BRACKET:
+            return []
+        top = min(self.setting.largest or math.inf, family.largest)
+        for x in self.ledger.old_witnesses(family.key):
+            found = judge(family.query(top), x)
+            if isinstance(found, Witness):
+                answer = Answer(Verdict.SAT, "store", "a stored witness, replayed", found)
+                return [make_step(family, top, answer, 0.0, 0.0, KNOWN)]
+        return []
+
     def _question(self, family: Family) -> Question:
         run, setting = self.setting.run, self.setting
 
@@ -231,7 +245,7 @@ class Distribution:
             setting.tolerance,
             setting.timeout,
             setting.budget,
-            tuple(recall(self.ledger, setting, family.key)),
+            (*self._replayed(family), *recall(self.ledger, setting, family.key)),
             log,
             self.keep,
         )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from verifolio.answer import Answer, Flag, Verdict, Witness
 from verifolio.errors import SoundnessAlarm
 from verifolio.query import Query
-from verifolio.referee import confirmed
+from verifolio.referee import confirmed, in_ball
 from verifolio.vnnlib import write
 
 from .family import Family
@@ -120,11 +120,20 @@ def make_step(
     )
 
 
-def conflict(proved: float, distance: float, witness: Witness | None) -> None:
-    """A witness inside a proved radius: an alarm, unless it is one in floating point only."""
-    if witness is None or confirmed(witness):
+def conflict(family: Family, proved: float, distance: float, witness: Witness | None) -> None:
+    """A witness inside a proved radius: an alarm, unless it is one in floating point only.
+
+    Distances are rounded, so it is the proved region itself that decides, exactly.
+    """
+    if witness is None or (confirmed(witness) and inside(family.query(proved), witness)):
         message = f"no counterexample within {proved:.9g} was proved, but one is {distance:.9g} away"
         raise SoundnessAlarm(message)
+
+
+def inside(query: Query, witness: Witness) -> bool:
+    """Whether a witness is a counterexample to a query about the same network."""
+    held = query.specification.check(witness.x, witness.y).holds
+    return held and (query.ball is None or in_ball(query.ball, witness.x))
 
 
 def keep_query(folder: Path | None, query: Query) -> None:

@@ -126,7 +126,10 @@ class _Work:
     def recall(self) -> None:
         for k, spot in enumerate(self.spots):
             fact = self.ledger.get(self.key, spot, self.oracle.settings.timeout)
-            if fact is not None and fact.verdict.decided:
+            if fact is not None and fact.verdict is Verdict.SAT:
+                if fact.x is not None:  # replayed: it may be of an earlier version
+                    self._try(k, fact.x.astype(np.float64), fact.source)
+            elif fact is not None and fact.verdict is Verdict.UNSAT:
                 self.spread(k, fact.verdict)
             elif fact is not None:
                 self.asked_in_vain.add(k)

@@ -14,7 +14,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from verifolio.errors import InputError
-from verifolio.network import Network, read_model
+from verifolio.network import Network
 
 IR_VERSION = 8
 AXES_AS_INPUT = 18  # from this operator set on, ReduceMax takes its axes as an input
@@ -112,7 +112,7 @@ class Composer:
         return self.node("Reshape", [out, self.constant([1, network.output_size], np.int64)])
 
     def _converted(self, network: Network) -> Any:
-        model = onnx.load_from_string(read_model(network.path))
+        model = onnx.load_from_string(network.model())
         domains = {o.domain for o in model.opset_import} - {"", "ai.onnx"}
         if domains or model.functions:
             got = ", ".join(sorted(domains)) or "functions"
@@ -162,4 +162,4 @@ def _version(model: Any) -> int:
 
 
 def _opset(network: Network) -> int:
-    return max(13, _version(onnx.load_from_string(read_model(network.path))))
+    return max(13, _version(onnx.load_from_string(network.model())))

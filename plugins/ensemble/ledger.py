@@ -8,22 +8,26 @@ from __future__ import annotations
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.answer import Verdict
 from verifolio.database import MEMORY, Tables
+from verifolio.revision import SOUNDNESS_REVISION
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS joint_facts (
     networks TEXT NOT NULL, spot TEXT NOT NULL, verdict TEXT NOT NULL, source TEXT NOT NULL,
-    timeout REAL NOT NULL, x BLOB, created REAL NOT NULL, PRIMARY KEY (networks, spot)
+    timeout REAL NOT NULL, x BLOB, created REAL NOT NULL, revision INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (networks, spot)
 )
 """
+PROVED = "verdict = 'unsat'"
 Float32 = NDArray[np.float32]
 
 
@@ -47,13 +51,18 @@ def set_key(hashes: Iterable[str]) -> str:
 
 
 class Ledger(Tables):
-    """The facts of one file (or of memory only, without a path); one writer."""
+    """The facts of one file (or of memory only, without a path); one writer.
+
+    Proofs of an earlier soundness revision are left out. Witnesses are not: whoever takes one over replays it.
+    """
 
     schema = SCHEMA
+    claims: ClassVar[Mapping[str, str]] = {"joint_facts": PROVED}
 
     def __init__(self, path: str | Path | None = None) -> None:
         super().__init__(MEMORY if path is None else path)
-        self._facts = {(f.networks, f.spot): f for f in map(_fact, self._read("SELECT * FROM joint_facts"))}
+        sql = f"SELECT * FROM joint_facts WHERE revision >= ? OR NOT ({PROVED})"
+        self._facts = {(f.networks, f.spot): f for f in map(_fact, self._read(sql, (SOUNDNESS_REVISION,)))}
 
     def __len__(self) -> int:
         return len(self._facts)
@@ -76,7 +85,7 @@ class Ledger(Tables):
             if known is None or fact.verdict.decided or not known.verdict.decided:
                 self._facts[fact.networks, fact.spot] = fact
                 news.append(fact)
-        sql = "INSERT OR REPLACE INTO joint_facts VALUES (?, ?, ?, ?, ?, ?, ?)"
+        sql = "INSERT OR REPLACE INTO joint_facts VALUES (?, ?, ?, ?, ?, ?, ?, ?)"
         with self._writing() as connection:
             connection.executemany(sql, [_row(f) for f in news])
 
@@ -84,7 +93,16 @@ class Ledger(Tables):
 def _row(fact: Fact) -> tuple[object, ...]:
     x = None if fact.x is None else fact.x.astype(np.float32).tobytes()
     timeout = min(fact.timeout, 1e300)
-    return fact.networks, fact.spot, fact.verdict.value, fact.source, timeout, x, time.time()
+    return (
+        fact.networks,
+        fact.spot,
+        fact.verdict.value,
+        fact.source,
+        timeout,
+        x,
+        time.time(),
+        SOUNDNESS_REVISION,
+    )
 
 
 def _fact(row: sqlite3.Row) -> Fact:

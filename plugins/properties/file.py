@@ -49,9 +49,12 @@ class Vnnlib(Property):
         return lower.min(axis=0), upper.max(axis=0)
 
     def query(self, networks: Sequence[Network], reference: Reference) -> Query:
-        return Query(
-            tuple(networks), self.specification, name=self.options.path, labels={"property": self.name}
-        )
+        path = self.options.path
+        query = Query(tuple(networks), self.specification, name=path, labels={"property": self.name})
+        if query.specification is not self.specification:  # points come in the network's order
+            expected = "tensors declared in the order of the network's"
+            raise InputError(path, expected, "another order", "reorder the declarations")
+        return query
 
     def satisfied(self, points: Points) -> Tensor:
         import torch

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import platform
 import select
@@ -16,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 
+from verifolio.errors import InputError
 from verifolio.network import Network
 from verifolio.plugins.ray.parcel import Delivery, run_delivery
 from verifolio.run import Job, Limits, Link, Pool, Result, Ticket
@@ -122,9 +122,11 @@ def _announce_end(ticket: Ticket, inbox: SimpleQueue[bytes | None]) -> None:
 
 def _holds(network: Network) -> bool:
     """Whether the driver's path leads to the same content here."""
-    with contextlib.suppress(OSError):
-        return hashlib.sha256(network.path.read_bytes()).hexdigest() == network.sha256
-    return False
+    try:
+        network.content()
+    except InputError:
+        return False
+    return True
 
 
 def _die_with(raylet: int) -> None:

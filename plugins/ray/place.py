@@ -122,7 +122,7 @@ class Place:
             lacking = set(self._ray.get(self._actor.lacks.remote(fresh)))
             for network in fresh:
                 if network.sha256 in lacking:
-                    self._ray.get(self._actor.keep.remote(network, network.path.read_bytes()))
+                    self._ray.get(self._actor.keep.remote(network, network.content()))
                 self._supplied.add(network.sha256)
 
 

@@ -19,11 +19,12 @@ import pytest
 from verifolio.answer import Verdict
 from verifolio.errors import InputError
 from verifolio.plugins.bench.instances import Instance, cap, read_instances, select
-from verifolio.plugins.bench.ledger import Ledger, content_of
+from verifolio.plugins.bench.ledger import Ledger, content_of, content_of_query
 from verifolio.plugins.bench.progress import Forecast, clock
 from verifolio.plugins.bench.results import Result, read_tool, tools_in, write_results
 from verifolio.plugins.bench.runner import load
 from verifolio.plugins.bench.scoring import OURS, disagreements, earnings, lines, make_contest
+from verifolio.testing.samples import age
 
 ROOT = Path(__file__).resolve().parents[3]
 NETWORKS = ROOT / "examples" / "networks"
@@ -256,6 +257,28 @@ def test_a_changed_file_is_another_question(few: Path) -> None:
     before = content_of(first)
     first.specification.write_text(first.specification.read_text() + "\n; changed\n")
     assert content_of(first) != before
+
+
+def test_decided_results_of_an_earlier_version_are_asked_again(few: Path, tmp_path: Path) -> None:
+    first, path = read_instances(few)[0], tmp_path / "run.db"
+    results = {v: Result(v, 0.1, "crown") for v in (Verdict.UNSAT, Verdict.SAT, Verdict.TIMEOUT)}
+    with Ledger(path) as ledger:
+        for verdict, result in results.items():
+            ledger.add("run", verdict.value, first, result)
+        assert ledger.find("run", "unsat", first.timeout) is not None
+    age(path)
+    with Ledger(path) as ledger:
+        found = {v: ledger.find("run", v.value, first.timeout) for v in results}
+    assert [v for v, r in found.items() if r is not None] == [Verdict.TIMEOUT]
+
+
+def test_a_result_is_kept_under_what_was_loaded(few: Path) -> None:
+    """A file may change between the look into the ledger, loading and the result."""
+    first = read_instances(few)[0]
+    query, before = load(first), content_of(first)
+    first.specification.write_text(first.specification.read_text() + "\n; changed\n")
+    first.networks[0][1].write_bytes(first.networks[0][1].read_bytes() + b"\0")
+    assert content_of_query(first, query) == before != content_of(first)
 
 
 def run_and_kill(after: int, delay: float, *arguments: object) -> None:

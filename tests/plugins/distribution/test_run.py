@@ -20,6 +20,7 @@ from typing import IO
 import numpy as np
 import pytest
 
+from verifolio.answer import Verdict, Witness
 from verifolio.bounder import Bounders
 from verifolio.cli.main import run as cli
 from verifolio.data import Dataset, load_data
@@ -29,10 +30,11 @@ from verifolio.oracle import Oracle
 from verifolio.plugins.distribution import run as running
 from verifolio.plugins.distribution.ledger import Ledger
 from verifolio.plugins.distribution.run import Distribution, Setting, make_family, make_items
-from verifolio.plugins.distribution.search import Critical, Question, Status
+from verifolio.plugins.distribution.search import Critical, Question, Status, Step, conflict
 from verifolio.plugins.distribution.table import COLUMNS, Row, read_csv, write_csv, write_verona
 from verifolio.registry import Plugins
 from verifolio.testing.hostile_verifiers import WrongBounds
+from verifolio.testing.samples import age
 
 NETWORKS = Path(__file__).resolve().parents[3] / "examples" / "networks"
 PROGRESS = re.compile(r"\d+/\d+ ")
@@ -228,6 +230,57 @@ def test_an_alarm_ends_the_run(plane: Network, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(Distribution, "search", search)
     with Oracle(executor="inline") as oracle, Ledger() as ledger, pytest.raises(SoundnessAlarm):
         plan(plane, points((0.2, 0.3), (0.1, 0.1)), ledger, oracle).run()
+
+
+@pytest.mark.parametrize("search", ["bracket", "closest", "binary"])
+def test_a_tie_at_the_input_is_no_alarm(plane: Network, search: str) -> None:
+    """Both outputs are 1 at (0.5, 0.5): the input itself is a counterexample, and nothing was proved."""
+    radii = (0.1, 0.2) if search == "binary" else ()
+    with Oracle(executor="inline") as oracle, Ledger() as ledger:
+        (row,) = plan(plane, points((0.5, 0.5)), ledger, oracle, search=search, radii=radii).run()
+    assert row.status is Status.CLOSED
+    assert row.lower == 0.0
+    assert row.upper == (0.1 if radii else 0.0)
+
+
+def test_a_witness_inside_a_proved_region_is_an_alarm(plane: Network) -> None:
+    """But one whose distance is only rounded into it is not."""
+    family = running.make_family(Setting(), plane, points((0.25, 0.25)), 0, "")
+    witness = Witness(np.array([0.5, 0.5], np.float32), np.ones(2, np.float32), (0.0,))
+    with pytest.raises(SoundnessAlarm):
+        conflict(family, 0.25, 0.25, witness)
+    conflict(family, 0.2499, 0.2499, witness)
+
+
+def test_proofs_of_an_earlier_version_are_not_continued(
+    plane: Network, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A radius of 0.4 was proved wrongly; the witness of the same file is replayed and used."""
+    path, data = tmp_path / "run.db", points((0.25, 0.25))
+    false = Step("query", 0.4, Verdict.UNSAT, "crown", proved=0.4)
+    seen = np.array([0.6, 0.6], np.float32)
+    true = Step("query", 0.5, Verdict.SAT, "pgd", distance=0.01, witness=seen)  # distances are measured again
+    with Oracle(executor="inline") as oracle, Ledger(path) as ledger:
+        task = plan(plane, data, ledger, oracle)
+        key = task._family(task.items[0]).key
+        task.ledger.begin(task.setting.run, {})
+        for step in (false, true):
+            ledger.add_step(task.setting.run, key, step)
+        row = Row(*task.items[0].place, 0, 0, 0.4, 0.5, Status.CLOSED)
+        ledger.finish(task.setting.run, key, 0, row, None)
+        assert [r.lower for r in task.rows()] == [0.4]
+    age(path)
+    with Oracle(executor="inline") as oracle, Ledger(path) as ledger:
+        assert ledger.steps(key) == []
+        assert [x.tolist() for x in ledger.old_witnesses(key)] == [seen.tolist()]
+        task = plan(plane, data, ledger, oracle)
+        assert task.rows() == []
+        history = task._question(task._family(task.items[0])).history
+        assert [s.distance for s in history] == [pytest.approx(0.35)]
+        (found,) = task.run()
+    assert found.lower is not None
+    assert found.lower <= 0.25
+    assert capsys.readouterr().err.count("proofs of an earlier version are not used") == 1
 
 
 def test_rounding_to_levels_is_judged(plane: Network) -> None:

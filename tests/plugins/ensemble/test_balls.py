@@ -14,6 +14,8 @@ from scipy.optimize import linprog
 
 from verifolio.answer import Verdict
 from verifolio.data import load_data
+from verifolio.encode.onnx_writer import write_onnx
+from verifolio.graph import Dense, GraphBuilder
 from verifolio.network import Network
 from verifolio.oracle import Oracle
 from verifolio.plugins.ensemble.accuracy import robust_accuracies
@@ -21,7 +23,7 @@ from verifolio.plugins.ensemble.balls import Balls
 from verifolio.plugins.ensemble.climb import best_move, climb
 from verifolio.plugins.ensemble.falsify import Plan
 from verifolio.plugins.ensemble.lattice import Status
-from verifolio.plugins.ensemble.ledger import Ledger
+from verifolio.plugins.ensemble.ledger import Fact, Ledger
 from verifolio.plugins.ensemble.replay import Spot, make_references
 from verifolio.plugins.ensemble.selection import (
     EnsembleSelection,
@@ -31,6 +33,9 @@ from verifolio.plugins.ensemble.selection import (
     agreement_points,
 )
 from verifolio.plugins.ensemble.survey import Survey
+from verifolio.portfolio import single
+from verifolio.property import Reference
+from verifolio.testing.samples import age
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "ensemble"
 RADII = (0.04, 0.06, 0.08, 0.1)
@@ -103,6 +108,31 @@ def test_a_stopped_run_continues(tiny: Any, networks: tuple[Network, ...], tmp_p
     ledger = Ledger(store)
     assert all(f.x is not None for f in ledger if f.verdict is Verdict.SAT)
     ledger.close()
+
+
+def test_facts_of_an_earlier_version_are_proved_again(tmp_path: Path) -> None:
+    """y = (x_0, x_1): at (0.5, 0) nothing is fooled within 0.125, and all within 0.5."""
+    builder = GraphBuilder(2)
+    write_onnx(builder.finish(builder.add(Dense(2, np.zeros(2), np.eye(2)), 0)), tmp_path / "n.onnx")
+    network = Network.load(tmp_path / "n.onnx")
+    store, near, far = (
+        tmp_path / "facts.db",
+        *(
+            Reference(np.array([0.5, 0.0]), 0, radius, math.inf, -math.inf, math.inf)
+            for radius in (0.125, 0.5)
+        ),
+    )
+    key, point = f"average+{network.sha256}", np.array([0.0, 0.5], np.float32)
+    with Ledger(store) as ledger:
+        false = Fact(key, Spot(far).sha256, Verdict.UNSAT, "bounds")
+        lost = Fact(key, Spot(near).sha256, Verdict.SAT, "search", point)  # outside the ball
+        ledger.add([false, lost, Fact("other", "spot", Verdict.SAT, "search", point)])
+        assert len(ledger) == 3
+    age(store)
+    with Ledger(store) as ledger, Oracle(single("crown"), "inline", timeout=20.0) as oracle:
+        assert {f.verdict for f in ledger} == {Verdict.SAT}
+        found = robust_accuracies([network], [[near], [far]], oracle, ledger, lambda: False)
+    assert [(r.robust, r.broken) for r in found] == [(1, 0), (0, 1)]
 
 
 def test_without_answers_the_intervals_hold_the_scores(tiny: Any, networks: tuple[Network, ...]) -> None:
