@@ -1,0 +1,435 @@
+"""For every operator that can be imported: how a random network uses it.
+
+A layer takes a draft and the name of a tensor and returns the name of the next one. `LAYERS` has one entry for
+each key of the importer's table; a test fails where one is missing, so a new operator is fuzzed from its first day.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from verifolio.testing.draft import Draft
+
+Layer = Callable[[Draft, str], str]
+
+
+def _plain(op: str, **attributes: Any) -> Layer:
+    """An operator of one input and no constants."""
+    return lambda d, x: d.add(op, x, **attributes)
+
+
+def _small(op: str, scale: float = 0.3) -> Layer:
+    """A function that grows quickly, of a tensor that is kept small."""
+    return lambda d, x: d.add(op, d.dense(x, min(d.size(x), 12), scale))
+
+
+def _positive(op: str) -> Layer:
+    """A function of positive numbers."""
+    return lambda d, x: d.add(op, d.positive(x))
+
+
+def _image(op: str, **attributes: Any) -> Layer:
+    return lambda d, x: d.add(op, d.image(x), **attributes)
+
+
+def _binary(op: str, least: float = -1.5, most: float = 1.5) -> Layer:
+    """With a constant per channel, on either side, or with another variable."""
+
+    def layer(d: Draft, x: str) -> str:
+        other = d.per_channel(x, least, most)
+        if d.rng.random() < 0.25 and len(d.shapes[x]) == 2:
+            other = d.dense(x, d.size(x))
+        return d.add(op, other, x) if d.rng.random() < 0.3 else d.add(op, x, other)
+
+    return layer
+
+
+def _div(d: Draft, x: str) -> str:
+    choice = d.rng.random()
+    if choice < 0.6:
+        return d.add("Div", x, d.per_channel(x, 0.4, 2.5))
+    small = d.dense(x, min(d.size(x), 8))
+    return d.add("Div", small if choice < 0.8 else d.constant(1.5), d.positive(small))
+
+
+def _mul(d: Draft, x: str) -> str:
+    if d.rng.random() < 0.7:
+        return d.add("Mul", x, d.per_channel(x))
+    a = d.dense(x, min(d.size(x), 8))
+    return d.add("Mul", a, a if d.rng.random() < 0.3 else d.dense(x, d.size(a)))
+
+
+def _pow(d: Draft, x: str) -> str:
+    power = float(d.rng.choice([2.0, 2.0, 3.0, 0.5, -1.0, 1.5]))
+    base = d.dense(x, min(d.size(x), 8), 0.6)
+    return d.add("Pow", base if power in (2.0, 3.0) else d.positive(base), d.constant(power))
+
+
+def _gemm(d: Draft, x: str) -> str:
+    x = d.flat(x)
+    weight = d.constant(d.rng.normal(size=(d.size(x), 7)) / np.sqrt(d.size(x)))
+    return d.add("Gemm", x, weight, d.draw(1, 7), alpha=0.75, beta=1.25)
+
+
+def _matmul(d: Draft, x: str) -> str:
+    x = d.flat(x)
+    n = d.size(x)
+    if d.rng.random() < 0.25:
+        a, b = d.dense(x, 6, 0.8), d.dense(x, 6, 0.8)
+        left, right = d.add("Reshape", a, d.integers(1, 2, 3)), d.add("Reshape", b, d.integers(1, 3, 2))
+        return d.flat(d.add("MatMul", left, right))
+    if d.rng.random() < 0.5 and n % 2 == 0:
+        rows = d.add("Reshape", x, d.integers(2, n // 2))
+        product = d.add("MatMul", rows, d.constant(d.rng.normal(size=(n // 2, 5)) / np.sqrt(n // 2)))
+        return d.add("Reshape", product, d.integers(1, 10))
+    return d.add("MatMul", x, d.constant(d.rng.normal(size=(n, 9)) / np.sqrt(n)))
+
+
+def _conv(d: Draft, x: str) -> str:
+    x = d.image(x)
+    _, channels, height, width = d.shapes[x]
+    groups = 2 if channels % 2 == 0 and d.rng.random() < 0.3 else 1
+    out = int(d.rng.integers(1, 4)) * groups
+    high, wide = min(3, height), min(int(d.rng.integers(1, 4)), width)
+    weight = d.rng.normal(size=(out, channels // groups, high, wide))
+    weight *= 1.4 / np.sqrt(weight[0].size)
+    pads = [int(p) for p in d.rng.integers(0, 2, 4)]
+    stride = [int(s) for s in d.rng.integers(1, 3, 2)]
+    attributes: dict[str, Any] = {"group": groups, "pads": pads, "strides": stride}
+    return d.add("Conv", x, d.constant(weight), d.draw(out, least=-0.4, most=0.4), **attributes)
+
+
+def _conv_transpose(d: Draft, x: str) -> str:
+    x = d.image(x, 2, 3, 3)
+    channels = d.shapes[x][1]
+    weight = d.rng.normal(size=(channels, 2, 2, 3)) / np.sqrt(channels * 2)
+    stride = int(d.rng.integers(1, 3))
+    return d.add("ConvTranspose", x, d.constant(weight), d.draw(2), strides=[stride, 1], pads=[0, 1, 1, 0])
+
+
+def _batch_norm(d: Draft, x: str) -> str:
+    channels = d.shapes[x][1]
+    gamma, beta, mean = d.draw(channels), d.draw(channels), d.draw(channels, least=-0.3, most=0.3)
+    return d.add("BatchNormalization", x, gamma, beta, mean, d.draw(channels, least=0.1, most=3.0))
+
+
+def _average_pool(d: Draft, x: str) -> str:
+    x = d.image(x)
+    kernel = [min(2, s) for s in d.shapes[x][2:]]
+    pads = [0, 0, *(int(d.rng.integers(0, k)) for k in kernel)]
+    include = int(d.rng.integers(2))
+    return d.add("AveragePool", x, kernel_shape=kernel, strides=[2, 1], pads=pads, count_include_pad=include)
+
+
+def _max_pool(d: Draft, x: str) -> str:
+    x = d.image(x)
+    kernel = [min(2, s) for s in d.shapes[x][2:]]
+    pads = [0, 0, *(int(d.rng.integers(0, k)) for k in kernel)]
+    return d.add("MaxPool", x, kernel_shape=kernel, strides=[1, 2], pads=pads)
+
+
+def _reduce(op: str, axes_as_input: bool = True, positive: bool = False) -> Layer:
+    def layer(d: Draft, x: str) -> str:
+        x = d.add("Reshape", d.dense(x, 12, 0.7), d.integers(1, 4, 3))
+        x = d.positive(x) if positive else x
+        axis, keep = int(d.rng.integers(1, 3)), int(d.rng.integers(2))
+        if axes_as_input:
+            return d.add(op, x, d.integers(axis), keepdims=keep)
+        return d.add(op, x, axes=[axis], keepdims=keep)
+
+    return layer
+
+
+def _extreme(op: str) -> Layer:
+    """With a constant, between ReLUs and dense layers; or of two variables."""
+
+    def layer(d: Draft, x: str) -> str:
+        if d.rng.random() < 0.7:
+            return d.add(op, x, d.per_channel(x, -0.5, 0.5))
+        x = d.flat(x)
+        return d.add(op, x, d.dense(x, d.size(x)), d.constant(0.1))
+
+    return layer
+
+
+def _clip(d: Draft, x: str) -> str:
+    least = 0.0 if d.rng.random() < 0.6 else float(d.rng.uniform(-1, 0))
+    return d.add("Clip", x, d.constant(least), d.constant(float(d.rng.choice([0.5, 1.0, 6.0]))))
+
+
+def _prelu(d: Draft, x: str) -> str:
+    return d.add("PRelu", x, d.per_channel(x, 0.05, 0.6))
+
+
+def _leaky(d: Draft, x: str) -> str:
+    return d.add("LeakyRelu", x, alpha=float(d.rng.choice([0.01, 0.1, 0.3])))
+
+
+def _layer_norm(d: Draft, x: str) -> str:
+    x = d.dense(x, 6)
+    return d.add("LayerNormalization", x, d.draw(6), d.draw(6), epsilon=0.1)
+
+
+def _instance_norm(d: Draft, x: str) -> str:
+    x = d.image(d.dense(x, 8), 2, 2, 2)
+    return d.add("InstanceNormalization", x, d.draw(2), d.draw(2), epsilon=0.1)
+
+
+def _softmax(op: str) -> Layer:
+    return lambda d, x: d.add(op, d.dense(x, int(d.rng.integers(2, 6))), axis=1)
+
+
+def _resize(d: Draft, x: str) -> str:
+    mode = str(d.rng.choice(["nearest", "linear"]))
+    scales = d.constant([1.0, 1.0, 2.0, 2.0])
+    where = "asymmetric" if mode == "nearest" else "half_pixel"
+    attributes = {"mode": mode, "coordinate_transformation_mode": where}
+    if mode == "nearest":
+        attributes["nearest_mode"] = "floor"
+    return d.add("Resize", d.image(x), "", scales, **attributes)
+
+
+def _concat(d: Draft, x: str) -> str:
+    x = d.flat(x)
+    return d.add("Concat", x, d.dense(x, 5), d.draw(1, 2), axis=1)
+
+
+def _split(d: Draft, x: str) -> str:
+    x = d.flat(x)
+    n = d.size(x)
+    if n < 2:
+        return x
+    first, second = d.split("Split", x, d.integers(n // 2, n - n // 2), outputs=2, axis=1)
+    return d.add("Concat", d.add("Relu", second), first, axis=1)
+
+
+def _slice(d: Draft, x: str) -> str:
+    x = d.flat(x)
+    start = int(d.rng.integers(0, max(1, d.size(x) // 3)))
+    return d.add("Slice", x, d.integers(start), d.integers(d.size(x)), d.integers(1), d.integers(1))
+
+
+def _gather(d: Draft, x: str) -> str:
+    x = d.flat(x)
+    return d.add("Gather", x, d.constant(d.rng.integers(0, d.size(x), d.size(x)), np.int64), axis=1)
+
+
+def _pad(d: Draft, x: str) -> str:
+    x = d.image(x)
+    return d.add("Pad", x, d.integers(0, 0, 1, 0, 0, 0, 0, 1), d.constant(0.25))
+
+
+def _tile(d: Draft, x: str) -> str:
+    x = d.dense(x, min(d.size(x), 10))
+    return d.add("Tile", x, d.integers(1, 2))
+
+
+def _expand(d: Draft, x: str) -> str:
+    x = d.add("Reshape", d.dense(x, 6), d.integers(1, 6, 1))
+    return d.flat(d.add("Expand", x, d.integers(1, 6, 2)))
+
+
+def _where(d: Draft, x: str) -> str:
+    x = d.flat(x)
+    mask = d.constant(d.rng.random((1, d.size(x))) < 0.5, np.bool_)
+    return d.add("Where", mask, x, d.add("Neg", x))
+
+
+def _masked(op: str, operands: int, dtype: type) -> Layer:
+    """A logical operator on constants, whose result chooses between two variables."""
+
+    def layer(d: Draft, x: str) -> str:
+        x = d.flat(x)
+        stored = [d.constant(d.rng.integers(0, 2, (1, d.size(x))), dtype) for _ in range(operands)]
+        return d.add("Where", d.add(op, *stored), x, d.dense(x, d.size(x)))
+
+    return layer
+
+
+def _rounded(op: str) -> Layer:
+    """A rounding of a constant, which is then added."""
+    return lambda d, x: d.add("Add", x, d.add(op, d.per_channel(x)))
+
+
+def _mod(d: Draft, x: str) -> str:
+    x = d.flat(x)
+    index = d.add("Mod", d.constant(d.rng.integers(0, 99, d.size(x)), np.int64), d.integers(d.size(x)))
+    return d.add("Gather", x, index, axis=1)
+
+
+def _range(d: Draft, x: str) -> str:
+    x = d.flat(x)
+    numbers = [d.constant(v, np.int64) for v in (d.size(x) - 1, -1, -1)]
+    index = d.add("Range", *numbers)
+    d.shapes[index] = (d.size(x),)
+    return d.add("Gather", x, index, axis=1)
+
+
+def _shape(d: Draft, x: str) -> str:
+    shape = d.shapes[x]
+    again = d.add("Reshape", d.flat(x), d.add("Shape", x))
+    d.shapes[again] = shape
+    return again
+
+
+def _size(d: Draft, x: str) -> str:
+    """Divided by the number of its entries."""
+    count = d.add("Cast", d.add("Size", x), to=1)
+    return d.add("Mul", d.add("Div", x, count), d.constant(float(d.size(x))))
+
+
+def _constant(d: Draft, x: str) -> str:
+    return d.add("Add", x, d.add("Constant", value_float=0.375))
+
+
+def _constant_of_shape(d: Draft, x: str) -> str:
+    x = d.flat(x)
+    zeros = d.add("ConstantOfShape", d.integers(*d.shapes[x]))
+    d.shapes[zeros] = d.shapes[x]
+    return d.add("Add", x, zeros)
+
+
+def _transpose(d: Draft, x: str) -> str:
+    return d.add("Transpose", d.image(x), perm=[0, 3, 1, 2])
+
+
+def _squeeze(d: Draft, x: str) -> str:
+    x = d.flat(x)
+    return d.add("Unsqueeze", d.add("Squeeze", x, d.integers(0)), d.integers(0))
+
+
+def _flatten(d: Draft, x: str) -> str:
+    return d.add("Flatten", d.image(x), axis=1)
+
+
+def _reshape(d: Draft, x: str) -> str:
+    return d.add("Reshape", x, d.integers(1, -1))
+
+
+def _cast(d: Draft, x: str) -> str:
+    return d.add("Cast", d.add("Cast", x, to=11), to=1)
+
+
+def _upsample(d: Draft, x: str) -> str:
+    return d.add("Upsample", d.image(x), d.constant([1.0, 1.0, 1.0, 2.0]), mode="nearest")
+
+
+def _dropout(d: Draft, x: str) -> str:
+    return d.add("Dropout", x)
+
+
+def _several(op: str) -> Layer:
+    def layer(d: Draft, x: str) -> str:
+        x = d.flat(x)
+        return d.add(op, x, d.dense(x, d.size(x)), d.draw(1, d.size(x)))
+
+    return layer
+
+
+def _blocks(op: str, channels: int, side: int) -> Layer:
+    return lambda d, x: d.add(
+        op, d.image(d.dense(x, channels * side * side), channels, side, side), blocksize=2
+    )
+
+
+LAYERS: Mapping[str, Layer] = {
+    "Abs": _plain("Abs"),
+    "Add": _binary("Add"),
+    "And": _masked("And", 2, np.bool_),
+    "AveragePool": _average_pool,
+    "BatchNormalization": _batch_norm,
+    "Cast": _cast,
+    "Ceil": _rounded("Ceil"),
+    "Celu": _plain("Celu", alpha=0.7),
+    "Clip": _clip,
+    "Concat": _concat,
+    "Constant": _constant,
+    "ConstantOfShape": _constant_of_shape,
+    "Conv": _conv,
+    "ConvTranspose": _conv_transpose,
+    "Cos": _plain("Cos"),
+    "DepthToSpace": _blocks("DepthToSpace", 4, 2),
+    "Div": _div,
+    "Dropout": _dropout,
+    "Elu": _plain("Elu", alpha=0.7),
+    "Equal": _masked("Equal", 2, np.int64),
+    "Erf": _plain("Erf"),
+    "Exp": _small("Exp"),
+    "Expand": _expand,
+    "Flatten": _flatten,
+    "Floor": _rounded("Floor"),
+    "Gather": _gather,
+    "Gelu": _plain("Gelu"),
+    "Gemm": _gemm,
+    "GlobalAveragePool": _image("GlobalAveragePool"),
+    "GlobalMaxPool": _image("GlobalMaxPool"),
+    "Greater": _masked("Greater", 2, np.float32),
+    "GreaterOrEqual": _masked("GreaterOrEqual", 2, np.float32),
+    "HardSigmoid": _plain("HardSigmoid", alpha=0.4, beta=0.3),
+    "HardSwish": _plain("HardSwish"),
+    "Identity": _plain("Identity"),
+    "InstanceNormalization": _instance_norm,
+    "LayerNormalization": _layer_norm,
+    "LeakyRelu": _leaky,
+    "Less": _masked("Less", 2, np.float32),
+    "LessOrEqual": _masked("LessOrEqual", 2, np.float32),
+    "Log": _positive("Log"),
+    "LogSoftmax": _softmax("LogSoftmax"),
+    "MatMul": _matmul,
+    "Max": _extreme("Max"),
+    "MaxPool": _max_pool,
+    "Mean": _several("Mean"),
+    "Min": _extreme("Min"),
+    "Mish": _plain("Mish"),
+    "Mod": _mod,
+    "Mul": _mul,
+    "Neg": _plain("Neg"),
+    "Not": _masked("Not", 1, np.bool_),
+    "Or": _masked("Or", 2, np.bool_),
+    "PRelu": _prelu,
+    "Pad": _pad,
+    "Pow": _pow,
+    "Range": _range,
+    "Reciprocal": _positive("Reciprocal"),
+    "ReduceL1": _reduce("ReduceL1"),
+    "ReduceL2": _reduce("ReduceL2", positive=True),
+    "ReduceLogSum": _reduce("ReduceLogSum", positive=True),
+    "ReduceLogSumExp": _reduce("ReduceLogSumExp"),
+    "ReduceMax": _reduce("ReduceMax"),
+    "ReduceMean": _reduce("ReduceMean"),
+    "ReduceMin": _reduce("ReduceMin"),
+    "ReduceProd": _reduce("ReduceProd"),
+    "ReduceSum": _reduce("ReduceSum"),
+    "ReduceSumSquare": _reduce("ReduceSumSquare"),
+    "Relu": _plain("Relu"),
+    "Reshape": _reshape,
+    "Resize": _resize,
+    "Round": _rounded("Round"),
+    "Selu": _plain("Selu"),
+    "Shape": _shape,
+    "Sigmoid": _plain("Sigmoid"),
+    "Sign": _rounded("Sign"),
+    "Sin": _plain("Sin"),
+    "Size": _size,
+    "Slice": _slice,
+    "Softmax": _softmax("Softmax"),
+    "Softplus": _plain("Softplus"),
+    "Softsign": _plain("Softsign"),
+    "SpaceToDepth": _blocks("SpaceToDepth", 1, 4),
+    "Split": _split,
+    "Sqrt": _positive("Sqrt"),
+    "Squeeze": _squeeze,
+    "Sub": _binary("Sub"),
+    "Sum": _several("Sum"),
+    "Tanh": _plain("Tanh"),
+    "Tile": _tile,
+    "Transpose": _transpose,
+    "Unsqueeze": _squeeze,
+    "Upsample": _upsample,
+    "Where": _where,
+    "Xor": _masked("Xor", 2, np.bool_),
+}
+OPSETS = {"Upsample": 9}  # removed from later operator sets; all others use the draft's own

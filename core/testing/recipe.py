@@ -1,0 +1,205 @@
+"""Random networks of any size as recipes: a list of layers, each with its own random numbers.
+
+A layer's weights depend on its own seed alone, so that a recipe stays much the same network when a layer is
+taken out. That is how findings are made smaller.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal, get_args
+
+import numpy as np
+
+from verifolio.network import Network
+from verifolio.testing.draft import BENDS, OPSET, Draft
+from verifolio.testing.operators import LAYERS, OPSETS
+
+Style = Literal["small", "chain", "deep", "residual", "conv", "smooth", "operator"]
+STYLES: tuple[Style, ...] = get_args(Style)
+TURNS: tuple[Style, ...] = (
+    *STYLES,
+    "chain",
+    "deep",
+)  # in which a campaign takes them: the quickest to find more
+DENSE, SKIP = "dense", "skip"
+MAX_WEIGHTS = 60_000  # exact evaluation of more takes seconds
+ACTIVATIONS = ("Relu", "Clip", "Clip", "LeakyRelu", "PRelu", "Abs", "HardSigmoid", "Max", "Min")
+BETWEEN = ("BatchNormalization", "Mul", "Add", "Sub", "Div", "Max", "Min", "Clip")
+SMOOTH = (
+    "Sigmoid",
+    "Tanh",
+    "Erf",
+    "Softplus",
+    "Exp",
+    "Sin",
+    "Cos",
+    "Gelu",
+    "Mish",
+    "Elu",
+    "HardSwish",
+    "Pow",
+)
+IMAGES = ("Conv", "Conv", "BatchNormalization", "MaxPool", "AveragePool", "ConvTranspose", "Pad")
+
+
+@dataclass(frozen=True)
+class Step:
+    """One layer: an operator of `LAYERS`, `dense`, or `skip` (a dense layer of an earlier tensor is added)."""
+
+    op: str
+    seed: int
+    width: int = 0
+    bend: str = ""
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A network: layers between an input and a dense layer of `outputs` neurons; `scale` is that of weights."""
+
+    inputs: int
+    outputs: int
+    steps: tuple[Step, ...]
+    scale: float = 1.0
+    seed: int = 0
+
+    def write(self, path: Path) -> Network:
+        """The network as a file."""
+        rng = np.random.default_rng(self.seed)
+        opset = min((OPSETS.get(s.op, OPSET) for s in self.steps), default=OPSET)
+        draft = Draft(rng, self.inputs, self.scale, opset)
+        x, earlier = "x", "x"
+        for step in self.steps:
+            draft.rng = np.random.default_rng(step.seed)
+            before = x
+            x = _layer(draft, x, earlier, step)
+            earlier = before if step.op == DENSE else earlier
+        draft.rng = rng
+        draft.save(draft.dense(x, self.outputs), path)
+        return Network.load(path)
+
+    @property
+    def weights(self) -> int:
+        """About how many weights the dense layers have."""
+        widths = [self.inputs, *(s.width for s in self.steps if s.op == DENSE), self.outputs]
+        return sum(a * b for a, b in itertools.pairwise(widths))
+
+
+def _layer(draft: Draft, x: str, earlier: str, step: Step) -> str:
+    if step.op == DENSE:
+        return draft.dense(x, step.width, bend=step.bend)
+    if step.op == SKIP:
+        x = draft.flat(x)
+        same = draft.size(earlier) == draft.size(x) and draft.rng.random() < 0.5
+        other = draft.flat(earlier) if same else draft.dense(earlier, draft.size(x))
+        return draft.add("Add" if draft.rng.random() < 0.7 else "Sub", x, other)
+    return LAYERS[step.op](draft, x)
+
+
+def random_recipe(rng: np.random.Generator, style: Style, operator: str = "") -> Recipe:
+    """A network of a style; `operator` names one that it uses (for the style `operator`)."""
+    outputs, scale = int(rng.integers(1, 6)), float(rng.choice([1.0, 1.0, 1.0, 0.5, 3.0]))
+    inputs = int(rng.choice([1, 2, 3, 5, 10, 30, 100])) if style != "small" else int(rng.integers(1, 4))
+    if style in ("chain", "deep", "residual", "small"):
+        recipe = Recipe(inputs, outputs, _stack(rng, style, ACTIVATIONS), scale, _seed(rng))
+    elif style == "smooth":
+        inputs = min(inputs, 30)
+        recipe = Recipe(inputs, outputs, _stack(rng, "smooth", SMOOTH), scale, _seed(rng))
+    elif style == "conv":
+        recipe = Recipe(inputs, outputs, _convolutions(rng), scale, _seed(rng))
+    else:
+        recipe = Recipe(min(inputs, 10), outputs, _around(rng, operator), 1.0, _seed(rng))
+    return _affordable(recipe)
+
+
+def _seed(rng: np.random.Generator) -> int:
+    return int(rng.integers(1 << 31))
+
+
+def _width(rng: np.random.Generator, least: int, most: int) -> int:
+    """Narrow ones more often: they are quick, and wide ones find little that narrow ones do not."""
+    return int(np.exp(rng.uniform(np.log(least), np.log(most))))
+
+
+def _stack(rng: np.random.Generator, style: str, activations: tuple[str, ...]) -> tuple[Step, ...]:
+    """Dense layers with activations; constants between them in every second network."""
+    depth = {"small": (1, 4), "deep": (5, 13), "smooth": (1, 4)}.get(style, (1, 6))
+    width = {"small": (2, 6), "deep": (4, 60), "smooth": (3, 24)}.get(style, (20, 301))
+    layers, size = int(rng.integers(*depth)), _width(rng, *width)
+    # few kinds of layers per network: code for special structures is only reached by networks that have them
+    other = str(rng.choice(activations))
+    palette = (["Relu"], ["Relu", other], ["Relu", other], [other])[int(rng.integers(4))]
+    constants = list(rng.choice(BETWEEN, int(rng.integers(1, 3))))
+    between, special = float(rng.choice([0.0, 0.5, 1.0])), rng.random() < 0.5
+    steps: list[Step] = []
+    for _ in range(layers):
+        this = size if rng.random() < 0.6 else _width(rng, *width)
+        bend = str(rng.choice(BENDS)) if special else ""
+        steps.append(Step(DENSE, _seed(rng), this, bend))
+        steps.append(Step(str(rng.choice(palette)), _seed(rng)))
+        if rng.random() < between:
+            steps.append(Step(str(rng.choice(constants)), _seed(rng)))
+        if style == "residual":
+            steps.append(Step(SKIP, _seed(rng)))
+    return tuple(steps)
+
+
+def _convolutions(rng: np.random.Generator) -> tuple[Step, ...]:
+    steps = [Step("Conv", _seed(rng)), Step("Relu", _seed(rng))]
+    for _ in range(int(rng.integers(1, 4))):
+        steps.append(Step(str(rng.choice(IMAGES)), _seed(rng)))
+        steps.append(Step(str(rng.choice(("Relu", "Relu", "LeakyRelu", "Clip", "PRelu"))), _seed(rng)))
+    if rng.random() < 0.5:
+        steps += [Step(DENSE, _seed(rng), int(rng.integers(5, 40))), Step("Relu", _seed(rng))]
+    return tuple(steps)
+
+
+def _around(rng: np.random.Generator, operator: str) -> tuple[Step, ...]:
+    """An operator behind a layer of ReLUs and before another, sometimes with a second operator."""
+    width = int(rng.integers(3, 25))
+    names = [operator, *([str(rng.choice(sorted(LAYERS)))] if rng.random() < 0.4 else [])]
+    if any(name in OPSETS for name in names):
+        names = [operator]
+    steps = [Step(DENSE, _seed(rng), width), Step("Relu", _seed(rng))]
+    for name in names:
+        steps.append(Step(name, _seed(rng)))
+        if rng.random() < 0.7:
+            steps += [Step(DENSE, _seed(rng), width), Step("Relu", _seed(rng))]
+    return tuple(steps)
+
+
+def _affordable(recipe: Recipe) -> Recipe:
+    """Narrower where it has too many weights."""
+    while recipe.weights > MAX_WEIGHTS:
+        steps = [replace(s, width=s.width * 3 // 4) for s in recipe.steps]
+        recipe = replace(recipe, steps=tuple(steps))
+    return recipe
+
+
+def smaller(recipe: Recipe) -> list[Recipe]:
+    """Recipes with fewer layers, neurons, inputs or outputs, the boldest first."""
+    steps = recipe.steps
+    found = [
+        replace(recipe, steps=steps[:k] + steps[k + size :]) for size in (4, 2, 1) for k in range(len(steps))
+    ]
+    for factor in (4, 2):
+        for k, step in enumerate(steps):
+            if step.width > 1:
+                narrow = replace(step, width=max(1, step.width // factor))
+                found.append(replace(recipe, steps=(*steps[:k], narrow, *steps[k + 1 :])))
+        if recipe.inputs > 1:
+            found.append(replace(recipe, inputs=max(1, recipe.inputs // factor)))
+    for k, step in enumerate(steps):
+        if step.bend:
+            found.append(replace(recipe, steps=(*steps[:k], replace(step, bend=""), *steps[k + 1 :])))
+        if 1 < step.width < 12:
+            found.append(
+                replace(recipe, steps=(*steps[:k], replace(step, width=step.width - 1), *steps[k + 1 :]))
+            )
+    if recipe.outputs > 1:
+        found.append(replace(recipe, outputs=recipe.outputs - 1))
+    if recipe.scale != 1.0:
+        found.append(replace(recipe, scale=1.0))
+    return found

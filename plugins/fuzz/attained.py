@@ -1,0 +1,177 @@
+"""The campaign `attained`: networks of every operator and size, thresholds at what a point attains."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from verifolio.budget import Budget
+from verifolio.testing.operators import LAYERS
+from verifolio.testing.recipe import TURNS, Recipe, Step, Style, random_recipe, smaller
+
+from .accuse import Court, accusations
+from .campaign import SHRINK_SECONDS, Summary
+from .challenge import Challenge, Layout, make_challenge, random_layout, simpler
+from .examine import Finding, same
+
+TRIES = 2  # of a smaller network, each with other random sets
+PROGRESS = "progress.json"
+
+
+@dataclass(frozen=True)
+class Course:
+    """Which networks: numbers `first` onwards of a seed, for so long; `styles` are taken in turn."""
+
+    seed: int = 0
+    first: int = 0
+    networks: int = 0
+    minutes: float = float("inf")
+    styles: tuple[Style, ...] = TURNS
+    stop_at_first: bool = True
+
+
+def run_attained(course: Course, court: Court, out: Path, report: Callable[[str], None]) -> Summary:
+    """One challenge after another; a finding is made smaller and written to a folder of its own."""
+    budget, summary, k = Budget(course.minutes * 60.0), Summary(), course.first
+    while not budget.expired() and not (course.networks and k >= course.first + course.networks):
+        recipe, layout = draw(course, k)
+        for finding in look(recipe, layout, court.next(budget.elapsed)):
+            report(f"network {k}, {budget.elapsed:.0f} s: {finding.kind}: {finding.accused}: {finding.text}")
+            folder = out / f"{course.seed}-{k}-{_word(finding.accused)}-{_word(finding.kind)}"
+            write_finding(recipe, layout, finding, court, folder)
+            summary.findings.append((finding, folder))
+            if course.stop_at_first:
+                break
+        k += 1
+        summary.networks, summary.seconds = k - course.first, budget.elapsed
+        _remember(out, course, k)
+        report(f"{k} networks, {len(summary.findings)} findings")
+        if summary.findings and course.stop_at_first:
+            break
+    summary.problems = summary.networks
+    summary.spent.update(court.spent)
+    for name, tally in court.verdicts.items():
+        summary.refused[name] += tally.pop("refused", 0)
+        summary.decided[name] += sum(tally.pop(word, 0) for word in ("sat", "unsat", "bounds"))
+        summary.undecided[name] += sum(tally.values())
+    return summary
+
+
+def draw(course: Course, k: int) -> tuple[Recipe, Layout]:
+    """Network k; the operators of the importer's table are taken in turn."""
+    rng = np.random.default_rng((course.seed, k))
+    names, style = sorted(LAYERS), course.styles[k % len(course.styles)]
+    operator = names[(k // len(course.styles)) % len(names)]
+    return random_recipe(rng, style, operator), random_layout(rng)
+
+
+def look(recipe: Recipe, layout: Layout, court: Court) -> list[Finding]:
+    """All that is wrong about one network."""
+    with TemporaryDirectory() as scratch:
+        challenge = make_challenge(recipe, layout, Path(scratch))
+        return [] if challenge is None else accusations(challenge, court, Path(scratch))
+
+
+def only(court: Court, finding: Finding) -> Court:
+    """The court with the accused alone."""
+    members = tuple(m for m in court.members if m.label == finding.accused)
+    bounders = tuple(b for b in court.bounders if b.name == finding.accused)
+    return replace(court, members=members, bounders=bounders, spent={}, verdicts={})
+
+
+def shrink(
+    recipe: Recipe, layout: Layout, finding: Finding, court: Court, budget: Budget
+) -> tuple[Recipe, Layout, Finding]:
+    """Greedy: any smaller network or plainer question on which the accused is still wrong."""
+    few, improved = only(court, finding), True
+    while improved and not budget.expired():
+        improved = False
+        tries = [(recipe, plain) for plain in simpler(layout)]
+        tries += [(r, replace(layout, seed=layout.seed + t)) for r in smaller(recipe) for t in range(TRIES)]
+        for less, plainer in tries:
+            if budget.expired():
+                break
+            still = _still(less, plainer, finding, few)
+            if still is not None:
+                recipe, layout, finding, improved = less, plainer, still, True
+                break
+    return recipe, layout, finding
+
+
+def _still(recipe: Recipe, layout: Layout, finding: Finding, court: Court) -> Finding | None:
+    try:
+        return same(look(recipe, layout, court), finding)
+    except Exception:  # a recipe that fits no layer any more is no smaller network
+        return None
+
+
+def write_finding(recipe: Recipe, layout: Layout, finding: Finding, court: Court, folder: Path) -> None:
+    """The smallest challenge found, as files, with the command that shows it again."""
+    before = recipe
+    recipe, layout, finding = shrink(recipe, layout, finding, court, Budget(SHRINK_SECONDS))
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    challenge = make_challenge(recipe, layout, folder)
+    if challenge is None:
+        raise RuntimeError("a challenge that was made once cannot be made again")
+    challenge.query(folder)
+    label, _, options = finding.accused.partition(":")
+    chosen = f" --option {options}" if options else ""
+    record = {
+        "finding": asdict(finding),
+        "recipe": asdict(recipe),
+        "recipe_before": asdict(before),
+        "layout": asdict(layout),
+        "point": challenge.point.tolist(),
+        "neurons": challenge.graph.neurons,
+        "command": f"verifolio verify network.onnx property.vnnlib --verifier {label}{chosen}",
+        "again": "verifolio fuzz --again .",
+        "sets": [_described(challenge, k) for k in range(len(challenge.problems))],
+    }
+    (folder / "finding.json").write_text(json.dumps(record, indent=2) + "\n")
+
+
+def _described(challenge: Challenge, k: int) -> dict[str, Any]:
+    domain = challenge.problems[k].domain
+    ball = domain.ball
+    return {
+        "lower": domain.lower.tolist(),
+        "upper": domain.upper.tolist(),
+        "ball": None
+        if ball is None
+        else {"centre": ball.centre.tolist(), "radius": ball.radius, "norm": ball.norm},
+    }
+
+
+def again(folder: Path, court: Court) -> list[Finding]:
+    """Examine a written finding once more; empty if it is mended."""
+    record = json.loads((folder / "finding.json").read_text())
+    steps = tuple(Step(**step) for step in record["recipe"].pop("steps"))
+    finding = Finding(**record["finding"])
+    few = only(court, finding)
+    return look(Recipe(**record["recipe"], steps=steps), Layout(**record["layout"]), few)
+
+
+def resumed(out: Path, course: Course) -> Course:
+    """The course from where an earlier run of the same seed stopped."""
+    path = out / PROGRESS
+    if not path.is_file():
+        return course
+    record = json.loads(path.read_text())
+    return replace(course, first=record["next"]) if record["seed"] == course.seed else course
+
+
+def _remember(out: Path, course: Course, k: int) -> None:
+    out.mkdir(parents=True, exist_ok=True)
+    (out / PROGRESS).write_text(json.dumps({"seed": course.seed, "next": k}) + "\n")
+
+
+def _word(text: str) -> str:
+    return "".join(c if c.isalnum() else "-" for c in text)

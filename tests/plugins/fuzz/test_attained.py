@@ -1,0 +1,190 @@
+"""Thresholds at what a point attains: honest members are left in peace, others are caught, shrunk and written."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import ClassVar
+
+import numpy as np
+import pytest
+
+from verifolio.answer import Outcome
+from verifolio.bounder import Bounder
+from verifolio.budget import Budget
+from verifolio.evidence import Assumptions, Bounds
+from verifolio.plugins.fuzz.accuse import Court, Member, accusations, variants
+from verifolio.plugins.fuzz.attained import Course, again, draw, resumed, run_attained
+from verifolio.plugins.fuzz.challenge import Challenge, Layout, make_challenge, random_layout
+from verifolio.plugins.fuzz.points import certainly_inside, inside, random_set
+from verifolio.problem import Ball, Domain, Problem
+from verifolio.registry import installed
+from verifolio.testing.attained import row_value
+from verifolio.testing.operators import LAYERS
+from verifolio.testing.recipe import Recipe, Step, random_recipe
+from verifolio.verifier import Context, Verifier
+
+WIDE = Recipe(4, 2, (Step("dense", 1, 20), Step("Relu", 2), Step("dense", 3, 10), Step("Relu", 4)))
+
+
+class Prover(Verifier):
+    """Deliberately broken: proves everything, and shares bounds that are too narrow."""
+
+    name: ClassVar[str] = "prover"
+    can_prove = True
+
+    def run(self, problem: Problem, context: Context) -> Outcome:
+        size = problem.graph.nodes[1].op.size
+        none = np.zeros(size)
+        assumed = Assumptions(problem.condition_sha256)
+        context.evidence.add_bounds(
+            Bounds(problem.graph.sha256, problem.domain, {1: none}, {1: none}, (), assumed, self.name)
+        )
+        return Outcome.proved()
+
+
+class Slightly(Bounder):
+    """Deliberately broken: interval bounds whose margins are a hair above what is attained."""
+
+    name: ClassVar[str] = "slightly"
+    attained: ClassVar[float] = 0.0
+
+    def bound(
+        self, problems: Sequence[Problem], budget: Budget | None = None, known: Bounds | None = None
+    ) -> list[Bounds]:
+        # the threshold is the attained value, so the least margin is nought
+        hair = np.array([5e-324])
+        return [Bounds(p.graph.sha256, p.domain, {}, {}, (hair,)) for p in problems]
+
+
+def quiet(_: str) -> None:
+    return None
+
+
+def honest() -> Court:
+    plugins = installed()
+    members = [m for n in ("crown", "milp") for m in variants(plugins.verifiers.get(n))[:1]]
+    return Court(tuple(members), tuple(plugins.all_bounders().values()), seconds=1.0)
+
+
+@pytest.mark.parametrize("k", range(6))
+def test_the_point_satisfies_the_problem_exactly(k: int, tmp_path: Path) -> None:
+    rng = np.random.default_rng(k)
+    challenge = make_challenge(random_recipe(rng, "small"), random_layout(rng), tmp_path)
+    assert challenge is not None
+    problem, x = challenge.problems[0], challenge.point
+    assert inside(problem.domain, x)
+    outputs = challenge.values[challenge.graph.output]
+    for row in problem.disjuncts[0].linear_rows():
+        value = row_value(row, x, outputs)[1]
+        assert value <= row.rhs
+        assert float(row.rhs - value) <= 4e-16 * (1 + abs(float(value)))
+    query = challenge.query(tmp_path)
+    read = query.problems[0]
+    assert (read.domain.lower <= x).all()
+    assert (x <= read.domain.upper).all()
+    assert [r.rhs for r in read.disjuncts[0].linear_rows()] == [
+        r.rhs for r in problem.disjuncts[0].linear_rows()
+    ]
+
+
+def test_a_proof_and_bounds_that_assume_the_condition_are_judged_at_the_point(tmp_path: Path) -> None:
+    challenge = make_challenge(WIDE, Layout(3, boxes=2, disjuncts=2, rows=2), tmp_path)
+    assert challenge is not None
+    found = accusations(challenge, Court((Member("prover", Prover()),)), tmp_path)
+    assert {(f.kind, f.accused) for f in found} == {
+        ("unsound proof", "prover"),
+        ("unsound evidence", "prover"),
+    }
+
+
+def test_a_margin_that_is_the_least_double_too_large_is_a_finding(tmp_path: Path) -> None:
+    challenge = make_challenge(replace(WIDE, steps=WIDE.steps[:2]), Layout(1), tmp_path)
+    assert challenge is not None
+    rows = challenge.problems[0].disjuncts[0]
+    exactly = row_value(rows.linear_rows()[0], challenge.point, challenge.values[challenge.graph.output])[1]
+    # only where a double is the attained value is the least margin nought exactly
+    slack = float(rows.linear_rows()[0].rhs - exactly)
+    found = accusations(challenge, Court((), (Slightly(),)), tmp_path)
+    assert [f.kind for f in found] == ["unsound bounds"]
+    assert 0 <= slack < 1e-15
+
+
+def test_an_import_that_differs_from_the_file_is_a_finding(tmp_path: Path) -> None:
+    challenge = make_challenge(WIDE, Layout(3), tmp_path)
+    assert challenge is not None
+    other = replace(WIDE, seed=9).write(tmp_path / "other.onnx")
+    swapped = Challenge(other, challenge.problems, challenge.points, challenge.values)
+    assert [f.kind for f in accusations(swapped, Court(()), tmp_path)] == ["wrong import"]
+
+
+def test_a_finding_is_made_smaller_and_can_be_looked_at_again(tmp_path: Path) -> None:
+    court = Court((Member("prover", Prover()),), seconds=1.0)
+    course = Course(seed=1, networks=1, styles=("deep",))
+    summary = run_attained(course, court, tmp_path, quiet)
+    ((finding, folder),) = summary.findings
+    assert finding.accused == "prover"
+    record = json.loads((folder / "finding.json").read_text())
+    assert len(record["recipe"]["steps"]) < len(record["recipe_before"]["steps"])
+    assert (folder / "network.onnx").is_file()
+    assert (folder / "property.vnnlib").is_file()
+    assert [f.kind for f in again(folder, court)][:1] == [finding.kind]
+    assert again(folder, honest()) == []
+
+
+def test_honest_members_agree(tmp_path: Path) -> None:
+    course = Course(seed=3, networks=3, styles=("small", "smooth", "operator"))
+    summary = run_attained(course, honest(), tmp_path, quiet)
+    assert summary.findings == []
+    assert summary.networks == 3
+    assert resumed(tmp_path, course).first == 3
+    assert resumed(tmp_path, replace(course, seed=4)).first == 0
+
+
+def test_the_operators_are_taken_in_turn() -> None:
+    course = Course(styles=("operator",))
+    used = {step.op for k in range(len(LAYERS)) for step in draw(course, k)[0].steps}
+    assert set(LAYERS) <= used
+
+
+def test_every_choice_of_an_option_is_a_member() -> None:
+    labels = [m.label for m in variants(installed().verifiers.get("crown"))]
+    assert labels[:2] == ["crown", "crown:split=input"]
+    assert all(m.verifier.name == "crown" for m in variants(installed().verifiers.get("crown")))
+
+
+@pytest.mark.parametrize("norm", [0.0, 1.0, 2.0, math.inf])
+def test_points_of_random_sets_are_exactly_inside(norm: float) -> None:
+    rng = np.random.default_rng(0)
+    for _ in range(5):
+        domain = random_set(rng, 5, 0.5, norm, cuts=1)
+        far = certainly_inside(domain, domain.upper + 1)
+        assert far is not None
+        assert inside(domain, far)
+
+
+def test_inside_is_exact() -> None:
+    # 0.1 + 0.2 is above 0.3 in doubles, and so is its exact sum
+    ball = Domain(np.zeros(2), np.ones(2), None, Ball(np.zeros(2), 0.3, 1.0))
+    assert not inside(ball, np.array([0.1, 0.2]))
+    assert inside(ball, np.array([0.1, math.nextafter(0.2, 0.0)]))
+
+
+def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from verifolio.cli.main import run
+
+    installed().verifiers.add(Prover)
+    arguments = ["fuzz", "--kind", "attained", "--verifier", "prover", "--networks", "1", "--json"]
+    try:
+        code = run([*arguments, "--out", str(tmp_path)])
+        shown = json.loads(capsys.readouterr().out)
+        assert code == 4
+        assert shown["findings"][0]["accused"] == "prover"
+        assert run(["fuzz", "--again", shown["findings"][0]["folder"], "--json"]) == 4
+    finally:
+        installed.cache_clear()
+    assert run(["fuzz", "--again", str(tmp_path)]) == 2
+    assert run(["fuzz", "--kind", "attained", "--kind", "dense"]) == 2
