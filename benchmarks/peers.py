@@ -45,11 +45,10 @@ from verifolio.network import read_model
 from verifolio.plugins.bench.instances import (
     Instance,
     cap,
-    file_stem,
-    network_stem,
     read_instances,
     select,
 )
+from verifolio.plugins.bench.matching import Key, key_of
 from verifolio.plugins.bench.results import Claim, Result, Tool, read_tool
 from verifolio.plugins.bench.scoring import OURS, Contest, lines, make_contest, par2
 from verifolio.plugins.command.description import Description, described, read_description
@@ -128,11 +127,11 @@ class Book:
             stream.write(json.dumps(asdict(record)) + "\n")
 
     def claims(self, instances: Sequence[Instance]) -> Tool:
-        found: dict[tuple[str, ...], Claim] = {}
+        found: dict[Key, Claim] = {}
         for i in instances:
             record = self.records[identity(i)]
             claim = record.claim if record.claim in ("sat", "unsat") else "unknown"
-            found[(i.category, network_stem(i.onnx), file_stem(i.vnnlib))] = Claim(claim, record.seconds)
+            found[key_of(i)] = Claim(claim, record.seconds)
         return Tool(self.tool.name, found)
 
 

@@ -10,10 +10,11 @@ from typing import Any
 import yaml
 
 from verifolio.attempt import Choice
+from verifolio.bounded import read_text
 from verifolio.errors import InputError
 from verifolio.features import FEATURES
 from verifolio.portfolio import Member, Portfolio, Race, Series, Stage
-from verifolio.yaml_file import compose_yaml, place, plain_value, read_limited
+from verifolio.yaml_file import compose_yaml, place, plain_value
 
 KEYS = ("verifier", "options", "seconds", "share", "optional", "at_most")
 SHAPES: Mapping[str, type[Series] | type[Race]] = {"sequence": Series, "race": Race}
@@ -24,7 +25,7 @@ MAX_STAGES = 1000  # YAML aliases could otherwise blow a short file up
 
 def read_portfolio(path: str | Path) -> Portfolio:
     """The portfolio a file describes."""
-    text = read_limited(Path(path), "a portfolio file", MAX_BYTES)
+    text = read_text(Path(path), "a portfolio file", MAX_BYTES)
     return parse_portfolio(text, str(path))
 
 

@@ -9,11 +9,12 @@ from dataclasses import fields, make_dataclass
 from pathlib import Path
 from typing import Any
 
+from verifolio.bounded import read_text
 from verifolio.errors import InputError
 from verifolio.formula import Formula, FormulaProperty, parse_formula
 from verifolio.options import build_options
 from verifolio.property import Property
-from verifolio.yaml_file import load_yaml, read_limited
+from verifolio.yaml_file import load_yaml
 
 MAX_BYTES = 100_000
 KEYS = ("name", "about", "networks", "options", "holds")
@@ -35,7 +36,7 @@ def choose_property(spec: str, options: Mapping[str, object] | None = None) -> P
 
 def read_property(path: Path) -> type[Property]:
     """The property class that a YAML file describes."""
-    found = load_yaml(read_limited(path, "a property file", MAX_BYTES), str(path))
+    found = load_yaml(read_text(path, "a property file", MAX_BYTES), str(path))
     if not isinstance(found, dict) or "holds" not in found:
         raise InputError(str(path), "a mapping with `holds: FORMULA`", type(found).__name__)
     for key in found:

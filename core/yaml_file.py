@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import yaml
@@ -11,20 +10,6 @@ from verifolio.errors import InputError
 
 MAX_SIZE = 1_000_000  # characters and values of a file once every alias is replaced by what it stands for
 MAX_DEPTH = 64  # far more than any of our files needs, far less than the interpreter's recursion limit
-
-
-def read_limited(path: Path, expected: str, limit: int) -> str:
-    """A small file's text."""
-    try:
-        with path.open("rb") as stream:
-            data = stream.read(limit + 1)
-        if len(data) > limit:
-            raise InputError(str(path), f"at most {limit} bytes", "more", "shorten the file")
-        return data.decode()
-    except OSError as error:
-        raise InputError(str(path), expected, str(error.strerror or error), "check the path") from None
-    except UnicodeDecodeError as error:
-        raise InputError(str(path), "UTF-8 text", str(error), "save it again") from None
 
 
 def load_yaml(text: str, name: str) -> Any:
@@ -55,7 +40,9 @@ def plain_value(node: yaml.Node, name: str) -> Any:
     try:
         return loader.construct_object(node, deep=True)
     except yaml.YAMLError as error:
-        raise InputError(place(node, name), "a plain value (YAML)", " ".join(str(error).split())[:200]) from None
+        raise InputError(
+            place(node, name), "a plain value (YAML)", " ".join(str(error).split())[:200]
+        ) from None
     except (ValueError, OverflowError) as error:  # a date or a number that Python cannot hold
         raise InputError(place(node, name), "a plain value (YAML)", str(error)[:200]) from None
     finally:

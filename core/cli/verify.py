@@ -13,6 +13,7 @@ from verifolio.cli.common import (
     Cores,
     Device,
     ExecutorName,
+    Expect,
     Memory,
     OptionPairs,
     PortfolioFile,
@@ -21,6 +22,7 @@ from verifolio.cli.common import (
     Timeout,
     VerifierName,
     at,
+    exit_code,
     open_oracle,
 )
 
@@ -51,11 +53,12 @@ def verify(
     executor: ExecutorName = "process",
     address: Address = "",
     device: Device = "cpu",
+    expect: Expect = None,
 ) -> None:
     """Decide whether a network has a counterexample to a property.
 
     The first line is the verdict: sat (a counterexample, replayed), unsat (proved that there is none), or
-    why it is undecided.
+    why it is undecided. Without --expect both sat and unsat exit with 0.
     """
     place = at(executor, address)
     with open_oracle(
@@ -64,7 +67,7 @@ def verify(
         query = load_query(files)
         oracle.executor.warm(wait=True)  # not the query's time
         answer = oracle.ask(query)
-    finish(query, answer, as_json, counterexample)
+    finish(query, answer, as_json, counterexample, expect)
 
 
 def load_query(files: list[str]) -> Query:
@@ -98,24 +101,24 @@ def match_networks(
     return tuple(by_name[d.equal_to or d.name] for d in declared)
 
 
-def finish(query: Query, answer: Answer, as_json: bool, counterexample: str) -> None:
+def finish(query: Query, answer: Answer, as_json: bool, counterexample: str, expect: str | None) -> None:
     """Print, write the counterexample, leave with the exit code."""
     from verifolio.answer import Flag
-    from verifolio.cli.main import ALARM, DONE, UNDECIDED, complain
+    from verifolio.cli.main import ALARM, complain
     from verifolio.cli.output import say, say_json
     from verifolio.counterexample import counterexample_text
 
+    if counterexample and answer.witness is not None:  # first: a closed pipe must not cost the file
+        Path(counterexample).write_text(counterexample_text(query, answer.witness))
     if as_json:
         say_json(describe(query, answer))
     else:
         for line in lines(answer):
             say(line)
-    if counterexample and answer.witness is not None:
-        Path(counterexample).write_text(counterexample_text(query, answer.witness))
     if Flag.ALARM in answer.flags:
         complain(f"soundness alarm: {answer.reason}")
         raise typer.Exit(ALARM)
-    raise typer.Exit(DONE if answer.verdict.decided else UNDECIDED)
+    raise typer.Exit(exit_code([answer.verdict], expect or answer.verdict.value))
 
 
 def lines(answer: Answer) -> list[str]:

@@ -10,8 +10,9 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from verifolio.bounded import read_text
 from verifolio.errors import InputError
-from verifolio.yaml_file import load_yaml, read_limited
+from verifolio.yaml_file import load_yaml
 
 VARIABLE = "VERIFOLIO_TOOLS"
 MAX_BYTES = 100_000
@@ -93,7 +94,7 @@ def described() -> list[Description]:
 
 def read_description(path: Path) -> Description:
     """The tool a file describes; errors name the file and the key."""
-    text = read_limited(path, "the description of a tool (YAML)", MAX_BYTES)
+    text = read_text(path, "the description of a tool (YAML)", MAX_BYTES)
     return parse_description(load_yaml(text, str(path)), str(path))
 
 

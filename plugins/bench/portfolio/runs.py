@@ -12,6 +12,7 @@ from verifolio.answer import Verdict
 from verifolio.errors import InputError
 
 from ..instances import Instance, cap, read_instances
+from ..matching import key_of, row_label
 from ..results import WRITTEN, read_tool
 
 DEFAULT = "default"
@@ -124,14 +125,13 @@ def _plain(value: object) -> object:
 
 
 def _read_table(path: Path, source: Source) -> dict[str, Record]:
-    claims = read_tool(path)
-    if source.instances:
-        pairs = [(i.label, i.timeout, claims.claim(i)) for i in source.instances]
-    else:
+    table = read_tool(path)
+    if not source.instances:
         limit = source.limit(source.timeout)
-        named = [(k, c) for k, c in claims.claims.items() if len(k) == 3]
-        pairs = [(f"{category}/{net}_{prop}", limit, c) for (category, net, prop), c in named]
-    return {label: Record(c.result, c.seconds, limit) for label, limit, c in pairs if c is not None}
+        return {row_label(k): Record(c.result, c.seconds, limit) for k, c in table.rows.items()}
+    claims, _ = table.compare(source.instances)
+    pairs = [(i, claims.get(key_of(i))) for i in source.instances]
+    return {i.label: Record(c.result, c.seconds, i.timeout) for i, c in pairs if c is not None}
 
 
 def _read_store(path: Path, spec: str, chosen: Configuration | None, source: Source) -> list[Run]:
