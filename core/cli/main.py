@@ -9,6 +9,8 @@ import tempfile
 import traceback
 from typing import Any, NoReturn
 
+from verifolio.cli.clock import begin, process_start
+
 DONE, BUG, BAD_INPUT, UNDECIDED, ALARM, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 CLOSED = 141  # nobody reads our output any more: 128 + SIGPIPE, what shells show for a program ended by it
 DEBUG_VARIABLE = "VERIFOLIO_DEBUG"
@@ -16,7 +18,7 @@ DEBUG_VARIABLE = "VERIFOLIO_DEBUG"
 
 def main() -> NoReturn:
     """Run the command line and leave with its exit code."""
-    code = run(sys.argv[1:])
+    code = run(sys.argv[1:], process_start())
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -24,8 +26,9 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
-def run(arguments: list[str]) -> int:
-    """Run one command; gives the exit code."""
+def run(arguments: list[str], started: float | None = None) -> int:
+    """Run one command, whose time counts from `started` or from now; gives the exit code."""
+    begin(started)
     code = _run(arguments)
     if code == INTERRUPTED:
         complain("interrupted")
