@@ -70,8 +70,9 @@ class Store(Tables):
         """The newest stored answer that serves: decided, or undecided with at least this much time."""
         sql = "SELECT * FROM answers WHERE query = ? AND portfolio = ? AND seed = ? ORDER BY id DESC"
         rows = self._read(sql, (query.sha256, portfolio, settings.seed))
-        row = next((r for r in rows if serves(r["verdict"], r["timeout"], settings.timeout)), None)
-        return None if row is None else self._answer(row)
+        with self._trusting():
+            row = next((r for r in rows if serves(r["verdict"], r["timeout"], settings.timeout)), None)
+            return None if row is None else self._answer(row)
 
     def _answer(self, row: sqlite3.Row) -> Answer:
         sql = "SELECT * FROM attempts WHERE answer = ? ORDER BY position"

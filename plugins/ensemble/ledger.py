@@ -53,7 +53,9 @@ class Ledger(Tables):
 
     def __init__(self, path: str | Path | None = None) -> None:
         super().__init__(MEMORY if path is None else path)
-        self._facts = {(f.networks, f.spot): f for f in map(_fact, self._read("SELECT * FROM joint_facts"))}
+        with self._trusting():
+            facts = [_fact(row) for row in self._read("SELECT * FROM joint_facts")]
+        self._facts = {(f.networks, f.spot): f for f in facts}
 
     def __len__(self) -> int:
         return len(self._facts)

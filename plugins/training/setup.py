@@ -115,7 +115,10 @@ def save_weights(model: nn.Sequential, path: Path) -> None:
 def load_weights(model: nn.Sequential, path: Path) -> None:
     """Parameters and buffers from plain arrays of the same names and shapes."""
     arrays = read_arrays(path, "weights saved by `verifolio train`")
-    found = {name: torch.from_numpy(value) for name, value in arrays.items() if value.dtype.kind != "U"}
+    plain = {
+        name: value for name, value in arrays.items() if value.dtype.kind in "fi" and value.dtype.isnative
+    }
+    found = {name: torch.from_numpy(value) for name, value in plain.items()}
     wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     if wanted != {name: tuple(value.shape) for name, value in found.items()}:
         raise InputError(

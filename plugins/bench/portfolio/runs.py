@@ -144,8 +144,22 @@ def _read_store(path: Path, spec: str, chosen: Configuration | None, source: Sou
         sql = "SELECT portfolio, MAX(cores) AS cores FROM answers GROUP BY portfolio"
         cores = {r["portfolio"]: int(r["cores"]) for r in connection.execute(sql)}
         connection.close()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, ValueError, TypeError) as error:
         raise InputError(str(path), "a store of `verifolio bench`", str(error)) from None
+    try:
+        return _runs_of(rows, trees, cores, spec, chosen, source)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise InputError(str(path), "a store that is whole", str(error)[:200], "remove it") from None
+
+
+def _runs_of(
+    rows: Sequence[sqlite3.Row],
+    trees: Mapping[str, sqlite3.Row],
+    cores: Mapping[str, int],
+    spec: str,
+    chosen: Configuration | None,
+    source: Source,
+) -> list[Run]:
     runs: dict[str, dict[str, Record]] = {}
     for row in rows:
         record = Record(
