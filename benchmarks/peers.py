@@ -45,15 +45,15 @@ from verifolio.network import Network
 from verifolio.plugins.bench.instances import (
     Instance,
     cap,
-    file_stem,
-    network_stem,
     read_instances,
     select,
 )
+from verifolio.plugins.bench.matching import Key, key_of
 from verifolio.plugins.bench.results import Claim, Result, Tool, read_tool
 from verifolio.plugins.bench.scoring import OURS, Contest, lines, make_contest, par2
 from verifolio.plugins.command.description import Description, described, read_description
 from verifolio.plugins.command.files import read_point, read_text
+from verifolio.plugins.command.verdict import read_verdict
 from verifolio.query import Query
 from verifolio.referee import judge
 from verifolio.run.tree import descendants, resident
@@ -127,11 +127,11 @@ class Book:
             stream.write(json.dumps(asdict(record)) + "\n")
 
     def claims(self, instances: Sequence[Instance]) -> Tool:
-        found: dict[tuple[str, ...], Claim] = {}
+        found: dict[Key, Claim] = {}
         for i in instances:
             record = self.records[identity(i)]
             claim = record.claim if record.claim in ("sat", "unsat") else "unknown"
-            found[(i.category, network_stem(i.onnx), file_stem(i.vnnlib))] = Claim(claim, record.seconds)
+            found[key_of(i)] = Claim(claim, record.seconds)
         return Tool(self.tool.name, found)
 
 
@@ -231,10 +231,12 @@ def end_group(process: subprocess.Popen[bytes]) -> None:
 
 
 def claim_of(tool: Description, text: str, code: int | None) -> str:
-    """sat, unsat or timeout as the tool says; else why there is none."""
-    for verdict, pattern in tool.verdicts.items():
-        if re.search(pattern, text, re.IGNORECASE | re.MULTILINE):
-            return verdict
+    """sat, unsat, timeout or unknown as the tool says; else why there is none."""
+    said = read_verdict(tool, text)
+    if said.conflict:
+        return "error"
+    if said.verdict:
+        return said.verdict
     if code is None:
         return "timeout"
     return "memout" if code == -signal.SIGKILL else "unknown" if code == 0 else "error"

@@ -40,7 +40,7 @@ def run(name: str, options: argparse.Namespace, only: str) -> Path:
 
 def contest_of(instances: list[Instance], files: dict[str, Path]) -> Contest:
     """All configurations on the same instances; what is true is what is expected."""
-    tools = [Tool(name, read_tool(path).claims) for name, path in files.items()]
+    tools = [Tool(name, read_tool(path).rows) for name, path in files.items()]
     plain = [replace(i, claims={}) for i in instances]
     nobody = Result(Verdict.UNKNOWN, 0.0)
     contest = make_contest([(i, nobody) for i in plain], tools)

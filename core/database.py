@@ -16,6 +16,7 @@ from verifolio.revision import SOUNDNESS_REVISION
 
 MEMORY = ":memory:"
 _told: set[Path] = set()  # files whose old proofs the user has heard of
+DAMAGE = (sqlite3.Error, ValueError, TypeError, KeyError, IndexError)  # what reading foreign rows raises
 
 
 class Tables:
@@ -41,7 +42,7 @@ class Tables:
                 self._connection.execute(f"PRAGMA {setting}")
             self._prepare(self._connection)
             self._connection.commit()
-        except (OSError, sqlite3.Error) as error:
+        except (OSError, ValueError, sqlite3.Error) as error:
             remedy = "choose another file, or remove this one"
             raise InputError(str(path), "a store that can be written", str(error), remedy) from None
 
@@ -81,9 +82,21 @@ class Tables:
         self.close()
 
     @contextmanager
+    def _trusting(self, *wrong: type[Exception]) -> Iterator[None]:
+        """Inside, the file is taken as ours; a damaged or foreign one shows by these errors and is told as such."""
+        try:
+            yield
+        except DAMAGE as error:
+            if wrong and not isinstance(error, wrong):
+                raise
+            got = " ".join(str(error).split())[:200]
+            remedy = "choose another file, or remove this one"
+            raise InputError(str(self.path), "a store that is whole", got, remedy) from None
+
+    @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         """Several statements as one transaction."""
-        with self._lock, self._connection:
+        with self._trusting(sqlite3.Error), self._lock, self._connection:
             yield self._connection
 
     def _write(self, sql: str, values: Sequence[object]) -> None:
@@ -91,7 +104,7 @@ class Tables:
             connection.execute(sql, tuple(values))
 
     def _read(self, sql: str, values: Sequence[object] = ()) -> list[sqlite3.Row]:
-        with self._lock:
+        with self._trusting(sqlite3.Error), self._lock:
             return self._connection.execute(sql, tuple(values)).fetchall()
 
 

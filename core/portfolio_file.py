@@ -10,9 +10,11 @@ from typing import Any
 import yaml
 
 from verifolio.attempt import Choice
+from verifolio.bounded import read_text
 from verifolio.errors import InputError
 from verifolio.features import FEATURES
 from verifolio.portfolio import Member, Portfolio, Race, Series, Stage
+from verifolio.yaml_file import compose_yaml, place, plain_value
 
 KEYS = ("verifier", "options", "seconds", "share", "optional", "at_most")
 SHAPES: Mapping[str, type[Series] | type[Race]] = {"sequence": Series, "race": Race}
@@ -23,28 +25,13 @@ MAX_STAGES = 1000  # YAML aliases could otherwise blow a short file up
 
 def read_portfolio(path: str | Path) -> Portfolio:
     """The portfolio a file describes."""
-    path = Path(path)
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        got = str(error.strerror or error)
-        raise InputError(str(path), "a portfolio file", got, "check the path") from None
-    if len(data) > MAX_BYTES:
-        raise InputError(str(path), f"at most {MAX_BYTES} bytes", str(len(data)))
-    try:
-        return parse_portfolio(data.decode(), str(path))
-    except UnicodeDecodeError as error:
-        raise InputError(str(path), "UTF-8 text", str(error)) from None
+    text = read_text(Path(path), "a portfolio file", MAX_BYTES)
+    return parse_portfolio(text, str(path))
 
 
 def parse_portfolio(text: str, name: str = "<portfolio>") -> Portfolio:
     """The portfolio a text describes; `name` is what errors show."""
-    try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
-    except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{name}:{mark.line + 1}:{mark.column + 1}" if mark else name
-        raise InputError(where, "YAML", getattr(error, "problem", None) or str(error)) from None
+    node = compose_yaml(text, name)
     if node is None:
         raise InputError(name, "a stage: sequence, race or verifier", "an empty file")
     return Portfolio(_Reader(name).stage(node, 0), Path(name).stem)
@@ -56,7 +43,7 @@ class _Reader:
         self._stages = 0
 
     def where(self, node: yaml.Node) -> str:
-        return f"{self._name}:{node.start_mark.line + 1}:{node.start_mark.column + 1}"
+        return place(node, self._name)
 
     def stage(self, node: yaml.Node, depth: int) -> Stage:
         expected = "a stage: a mapping with `sequence`, `race` or `verifier`"
@@ -143,13 +130,7 @@ class _Reader:
         return float(value)
 
     def _value(self, node: yaml.Node) -> Any:
-        loader = yaml.SafeLoader("")
-        try:
-            return loader.construct_object(node, deep=True)
-        except yaml.YAMLError as error:
-            raise InputError(self.where(node), "a plain value", str(error)) from None
-        finally:
-            loader.dispose()
+        return plain_value(node, self._name)
 
 
 def _shown(node: yaml.Node) -> str:

@@ -47,6 +47,9 @@ class Reference:
             raise InputError("epsilon", "a finite number, not negative", repr(self.epsilon))
         if self.norm not in NORMS:
             raise InputError("norm", "1, 2 or inf", repr(self.norm))
+        if not bool(np.all(np.asarray(self.lower) <= np.asarray(self.upper))):
+            got = "a lowest value above the highest, or nan"
+            raise InputError("legal range", "LOW,HIGH with LOW <= HIGH", got, "swap them")
 
     @property
     def box(self) -> tuple[Array, Array]:
@@ -184,6 +187,14 @@ def check_networks(prop: Property, networks: Sequence[Network]) -> None:
     """Refuse the wrong number of networks."""
     if len(networks) != prop.networks:
         raise InputError(f"property {prop.name}", f"{prop.networks} network(s)", str(len(networks)))
+
+
+def check_labels(labels: Tensor, outputs: int) -> None:
+    """Refuse labels that no output stands for, where a property is evaluated."""
+    wrong = labels[(labels < 0) | (labels >= outputs)]
+    if len(wrong):
+        remedy = "does the data belong to the network, and does it have labels?"
+        raise InputError("label", f"a class from 0 to {outputs - 1}", str(int(wrong[0])), remedy)
 
 
 def check_label(prop: Property, label: int, outputs: int) -> None:

@@ -9,12 +9,12 @@ from dataclasses import fields, make_dataclass
 from pathlib import Path
 from typing import Any
 
-import yaml
-
+from verifolio.bounded import read_text
 from verifolio.errors import InputError
 from verifolio.formula import Formula, FormulaProperty, parse_formula
 from verifolio.options import build_options
 from verifolio.property import Property
+from verifolio.yaml_file import load_yaml
 
 MAX_BYTES = 100_000
 KEYS = ("name", "about", "networks", "options", "holds")
@@ -36,16 +36,7 @@ def choose_property(spec: str, options: Mapping[str, object] | None = None) -> P
 
 def read_property(path: Path) -> type[Property]:
     """The property class that a YAML file describes."""
-    try:
-        data = path.read_bytes()
-    except OSError as error:
-        raise InputError(str(path), "a property file", str(error.strerror), "check the path") from None
-    if len(data) > MAX_BYTES:
-        raise InputError(str(path), f"at most {MAX_BYTES} bytes", str(len(data)))
-    try:
-        found = yaml.safe_load(data.decode())
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(str(path), "YAML", " ".join(str(error).split())) from None
+    found = load_yaml(read_text(path, "a property file", MAX_BYTES), str(path))
     if not isinstance(found, dict) or "holds" not in found:
         raise InputError(str(path), "a mapping with `holds: FORMULA`", type(found).__name__)
     for key in found:

@@ -35,6 +35,11 @@ from verifolio.survey import Opinion, SurveyTask, run_survey
 LEAST_SECONDS = 0.01
 CONFIRM_SECONDS = 10.0
 FALSE_PROOF = "claimed a proof that its witness refutes"
+LEAST_CONFIRM = 0.1  # where time is up; an exact evaluation of a small network takes less
+# Beside a member's limit and grace: how long its supervisor may take to tell that it ended. A job that takes longer
+# was not begun in time, because the machine is busy or a plugin takes for ever to import.
+SLACK = 0.1
+NOT_READY = "no worker was ready in time"
 VERDICTS = {
     End.TIMEOUT: Verdict.TIMEOUT,
     End.MEMOUT: Verdict.MEMOUT,
@@ -57,7 +62,7 @@ class Settings:
     cores: int = 1
     seed: int = 0
     device: str = "cpu"
-    grace: float = 1.0
+    grace: float = 0.3  # a limit is a promise to whoever waits: half a second late at most, driver included
     total: int = 0
 
 
@@ -120,7 +125,7 @@ class Walk:
         self._lock = threading.Lock()
         self._token = Token()
         self._opinions: dict[int, Opinion] = {}
-        self._started = 0.0
+        self._started = time.monotonic()
 
     def cancel(self) -> None:
         self._token.cancel()
@@ -211,10 +216,7 @@ class Walk:
         if len(members) < 2 or self._token.cancelled:
             return
         task = SurveyTask(self._light, members)
-        handle = self.executor.submit(self._limited(run_survey, task, self.settings.timeout))
-        self._token.attach(handle)
-        result = handle.result()
-        self._token.detach(handle)
+        result = self._await(self._limited(run_survey, task, max(0.0, self._left)), self._token)
         if result is not None and isinstance(result.value, VerifolioError):
             raise result.value
         if result is not None and result.end is End.DONE and isinstance(result.value, list):
@@ -235,11 +237,21 @@ class Walk:
             verdict = Verdict.CANCELLED if token.cancelled else Verdict.TIMEOUT
             self._note(Attempt(member.name, verdict, "cancelled" if token.cancelled else "no time left", 0.0))
             return False
-        handle = self.executor.submit(self._job(member, seconds, cores or self.settings.cores))
-        token.attach(handle)
-        result = handle.result()
-        token.detach(handle)
+        result = self._await(self._job(member, seconds, cores or self.settings.cores), token)
         return result is not None and self._conclude(member, result)
+
+    def _await(self, job: Job, token: Token) -> Result | None:
+        """A job's result. Its limit counts from now: a job that no worker takes up in time is given up."""
+        limits = job.limits
+        most = None if limits.seconds is None else limits.seconds + limits.grace + SLACK
+        handle = self.executor.submit(job)
+        token.attach(handle)
+        result = handle.result(None if most is None else min(most, threading.TIMEOUT_MAX))
+        if result is None and most is not None:
+            handle.cancel()
+            result = Result(End.TIMEOUT, detail=NOT_READY, seconds=most, messages=handle.messages())
+        token.detach(handle)
+        return result
 
     def _job(self, member: Member, seconds: float, cores: int) -> Job:
         s = self.settings
@@ -286,8 +298,8 @@ class Walk:
         witness = claim.witness
         if witness is None or not claim.salvaged:
             return claim
-        job = self._limited(run_confirm, ConfirmTask(self._light, witness), CONFIRM_SECONDS)
-        result = self.executor.submit(job).result()
+        seconds = min(CONFIRM_SECONDS, max(self._left, LEAST_CONFIRM))
+        result = self._await(self._limited(run_confirm, ConfirmTask(self._light, witness), seconds), Token())
         value = None if result is None else result.value
         return replace(claim, witness=value) if isinstance(value, Witness) else claim
 
@@ -333,7 +345,7 @@ def _claim(name: str, report: Report | None, found: Witness | None) -> Claim | N
 def end_reason(result: Result, settings: Settings) -> str:
     """How a job ended, for people."""
     if result.end is End.TIMEOUT:
-        return f"stopped after {result.seconds:.1f} s"
+        return NOT_READY if result.detail == NOT_READY else f"stopped after {result.seconds:.1f} s"
     if result.end is End.MEMOUT:
         limit = f" (limit {settings.memory / 2**30:.1f} GB)" if settings.memory else ""
         return f"used {result.peak_memory / 2**30:.1f} GB{limit}"

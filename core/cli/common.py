@@ -5,11 +5,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 if TYPE_CHECKING:
+    from verifolio.answer import Verdict
     from verifolio.oracle import Oracle
     from verifolio.portfolio import Portfolio
 
@@ -36,6 +37,12 @@ StoreFile = Annotated[
 ExecutorName = Annotated[str, typer.Option("--executor", help="Where verifiers run: process, inline, ray.")]
 Address = Annotated[
     str, typer.Option("--address", help="HOST:PORT of the cluster, for an --executor that runs on one.")
+]
+Expect = Annotated[
+    Literal["sat", "unsat"] | None,
+    typer.Option(
+        "--expect", help="The verdict that is wanted: another one exits with 5, an undecided one with 3."
+    ),
 ]
 Device = Annotated[str, typer.Option("--device", help="Where tensors live.")]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Queries at a time.")]
@@ -87,6 +94,15 @@ def open_oracle(
 def at(executor: str, address: str) -> str:
     """What --executor and --address say, in the form that `open_oracle` takes."""
     return f"{executor}@{address}" if address else executor
+
+
+def exit_code(verdicts: Sequence[Verdict], expect: str | None) -> int:
+    """Of answers without an alarm, where `expect` says which verdict is wanted of all of them."""
+    from verifolio.cli.main import DONE, UNDECIDED, UNEXPECTED
+
+    if any(v.decided and v.value != expect for v in verdicts):
+        return UNEXPECTED
+    return DONE if all(v.decided for v in verdicts) else UNDECIDED
 
 
 def select_portfolio(verifier: str, portfolio: str, options: Sequence[str]) -> Portfolio | None:

@@ -2,29 +2,43 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import tempfile
 import traceback
 from typing import Any, NoReturn
 
-DONE, BUG, BAD_INPUT, UNDECIDED, ALARM, INTERRUPTED = 0, 1, 2, 3, 4, 130
+from verifolio.cli.clock import begin, process_start
+
+DONE, BUG, BAD_INPUT, UNDECIDED, ALARM, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
+CLOSED = 141  # nobody reads our output any more: 128 + SIGPIPE, what shells show for a program ended by it
 DEBUG_VARIABLE = "VERIFOLIO_DEBUG"
 
 
 def main() -> NoReturn:
     """Run the command line and leave with its exit code."""
-    code = run(sys.argv[1:])
-    sys.stdout.flush()
+    code = run(sys.argv[1:], process_start())
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        code = leave_pipe()
     sys.exit(code)
 
 
-def run(arguments: list[str]) -> int:
-    """Run one command; gives the exit code."""
+def run(arguments: list[str], started: float | None = None) -> int:
+    """Run one command, whose time counts from `started` or from now; gives the exit code."""
+    begin(started)
     code = _run(arguments)
     if code == INTERRUPTED:
         complain("interrupted")
     return code
+
+
+def leave_pipe() -> int:
+    """Nobody reads on: what is still written goes nowhere, also at the interpreter's end."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return CLOSED
 
 
 def _run(arguments: list[str]) -> int:
@@ -46,8 +60,7 @@ def _run(arguments: list[str]) -> int:
     except (KeyboardInterrupt, typer.Abort):
         return INTERRUPTED
     except BrokenPipeError:
-        sys.stdout = open(os.devnull, "w")  # noqa: SIM115, PTH123  (nobody reads on; exit quietly)
-        return DONE
+        return leave_pipe()
     except Exception as error:
         return report(error)
 
@@ -65,6 +78,12 @@ def report(error: Exception) -> int:
     if isinstance(error, VerifolioError | VnnlibError):
         complain(str(error))
         return BAD_INPUT
+    if isinstance(error, OSError) and error.filename is not None:
+        got = error.strerror or type(error).__name__
+        complain(
+            f"{error.filename}: expected a file that can be used, got {got}; check the path and the disk"
+        )
+        return BAD_INPUT
     with tempfile.NamedTemporaryFile("w", prefix="verifolio-", suffix=".log", delete=False) as log:
         traceback.print_exception(error, file=log)
     text = " ".join(str(error).split())
@@ -74,5 +93,6 @@ def report(error: Exception) -> int:
 
 def complain(text: str) -> None:
     """One message on standard error."""
-    sys.stderr.write(text.rstrip() + "\n")
-    sys.stderr.flush()
+    with contextlib.suppress(BrokenPipeError):  # nobody reads it, which changes no exit code
+        sys.stderr.write(text.rstrip() + "\n")
+        sys.stderr.flush()

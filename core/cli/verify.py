@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+import sys
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,6 +16,7 @@ from verifolio.cli.common import (
     Cores,
     Device,
     ExecutorName,
+    Expect,
     Memory,
     OptionPairs,
     PortfolioFile,
@@ -21,6 +25,7 @@ from verifolio.cli.common import (
     Timeout,
     VerifierName,
     at,
+    exit_code,
     open_oracle,
 )
 
@@ -49,20 +54,53 @@ def verify(
     executor: ExecutorName = "process",
     address: Address = "",
     device: Device = "cpu",
+    expect: Expect = None,
 ) -> None:
     """Decide whether a network has a counterexample to a property.
 
     The first line is the verdict: sat (a counterexample, replayed), unsat (proved that there is none), or
-    why it is undecided.
+    why it is undecided. Without --expect both sat and unsat exit with 0.
     """
+    from verifolio.cli.clock import elapsed, guard
+    from verifolio.cli.main import UNDECIDED
+
+    def give_up() -> int:
+        show(None, late(elapsed()), as_json)
+        sys.stdout.flush()
+        return UNDECIDED
+
     place = at(executor, address)
-    with open_oracle(
-        verifier, portfolio, option, timeout, memory, cores, seed, store, place, device, alarm=False
-    ) as oracle:
-        query = load_query(files)
-        oracle.executor.warm(wait=True)  # not the query's time
-        answer = oracle.ask(query)
-    finish(query, answer, as_json, counterexample)
+    # jobs of `inline` run under a debugger, whose user takes time
+    limit = math.inf if executor == "inline" or not timeout else timeout
+    with ExitStack() as stack:
+        with guard(limit, give_up):
+            oracle = stack.enter_context(
+                open_oracle(
+                    verifier,
+                    portfolio,
+                    option,
+                    timeout,
+                    memory,
+                    cores,
+                    seed,
+                    store,
+                    place,
+                    device,
+                    alarm=False,
+                )
+            )
+            query = load_query(files)
+            left = timeout - elapsed() if timeout else None
+            answer = late(elapsed()) if left is not None and left <= 0 else oracle.ask(query, left)
+        finish(query, answer, as_json, counterexample, expect)
+
+
+def late(seconds: float) -> Answer:
+    """The answer where no verifier got any time."""
+    from verifolio.answer import Answer, Verdict
+
+    reason = "reading the files and starting the workers took all the time"
+    return Answer(Verdict.TIMEOUT, reason=reason, seconds=seconds)
 
 
 def load_query(files: list[str]) -> Query:
@@ -75,31 +113,37 @@ def load_query(files: list[str]) -> Query:
     return Query.from_files(files[:-1], files[-1])
 
 
-def finish(query: Query, answer: Answer, as_json: bool, counterexample: str) -> None:
+def finish(query: Query, answer: Answer, as_json: bool, counterexample: str, expect: str | None) -> None:
     """Print, write the counterexample, leave with the exit code."""
     from verifolio.answer import Flag
-    from verifolio.cli.main import ALARM, DONE, UNDECIDED, complain
-    from verifolio.cli.output import say, say_json
+    from verifolio.cli.main import ALARM, complain
     from verifolio.counterexample import counterexample_text
 
-    if as_json:
-        say_json(describe(query, answer))
-    else:
-        for line in lines(answer):
-            say(line)
-    if counterexample and answer.witness is not None:
+    if counterexample and answer.witness is not None:  # first: a closed pipe must not cost the file
         Path(counterexample).write_text(counterexample_text(query, answer.witness))
+    show(query, answer, as_json)
     if Flag.EMPTY in answer.flags:
         complain(f"warning: {answer.reason}; nothing about the network was proved")
     if Flag.ALARM in answer.flags:
         complain(f"soundness alarm: {answer.reason}")
         raise typer.Exit(ALARM)
-    raise typer.Exit(DONE if answer.verdict.decided else UNDECIDED)
+    raise typer.Exit(exit_code([answer.verdict], expect or answer.verdict.value))
+
+
+def show(query: Query | None, answer: Answer, as_json: bool) -> None:
+    """Print the answer."""
+    from verifolio.cli.output import say, say_json
+
+    if as_json:
+        say_json(describe(query, answer))
+        return
+    for line in lines(answer):
+        say(line)
 
 
 def lines(answer: Answer) -> list[str]:
     """The answer for people, verdict first."""
-    shown = [str(answer.verdict.value), f"by {answer.verifier} in {answer.seconds:.3f} s"]
+    shown = [str(answer.verdict.value), f"by {answer.verifier or 'nobody'} in {answer.seconds:.3f} s"]
     shown += [f"reason: {answer.reason}"] if answer.reason else []
     shown += [f"flags: {', '.join(sorted(answer.flags))}"] if answer.flags else []
     if answer.witness is not None:
@@ -110,8 +154,8 @@ def lines(answer: Answer) -> list[str]:
     return shown
 
 
-def describe(query: Query, answer: Answer) -> dict[str, Any]:
-    """The answer for programs."""
+def describe(query: Query | None, answer: Answer) -> dict[str, Any]:
+    """The answer for programs; without a query its hashes are not known."""
     from verifolio.versions import versions
 
     witness = answer.witness
@@ -124,9 +168,9 @@ def describe(query: Query, answer: Answer) -> dict[str, Any]:
         "witness": None if witness is None else {"x": witness.x, "y": witness.y},
         "margins": None if witness is None else witness.margins,
         "bound": answer.bound,
-        "network_sha256": [n.sha256 for n in query.networks],
-        "property_sha256": query.specification.sha256,
-        "query_sha256": query.sha256,
+        "network_sha256": [] if query is None else [n.sha256 for n in query.networks],
+        "property_sha256": None if query is None else query.specification.sha256,
+        "query_sha256": None if query is None else query.sha256,
         "stats": dict(answer.stats),
         "attempts": [
             {

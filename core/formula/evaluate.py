@@ -11,6 +11,7 @@ from functools import reduce
 import torch
 from torch import Tensor
 
+from verifolio.errors import InputError
 from verifolio.formula.terms import (
     Absolute,
     And,
@@ -27,7 +28,7 @@ from verifolio.formula.terms import (
     Total,
     Vector,
 )
-from verifolio.property import Points
+from verifolio.property import Points, check_labels
 
 
 def value(term: Term, at: Points) -> Tensor:
@@ -63,10 +64,18 @@ def _vector(term: Vector, at: Points) -> Tensor:
 
 
 def _pick(vector: Tensor, term: Pick, at: Points) -> Tensor:
+    size = vector.shape[1]
     if isinstance(term.where, slice):
-        return vector[:, term.where]
+        chosen = vector[:, term.where]
+        if not chosen.shape[1]:
+            raise InputError("formula", "a range with entries", f"none of {size}", "check the positions")
+        return chosen
     if isinstance(term.where, tuple):
+        wrong = [i for i in term.where if not 0 <= i < size]
+        if wrong:
+            raise InputError("formula", f"a position from 0 to {size - 1}", str(wrong[0]), "count from 0")
         return vector[:, list(term.where)]
+    check_labels(at.labels, size)
     label = at.labels[:, None]
     if term.where == "label":
         return vector.gather(1, label)

@@ -14,12 +14,14 @@ from verifolio.cli.common import (
     Cores,
     Device,
     ExecutorName,
+    Expect,
     Memory,
     OptionPairs,
     PortfolioFile,
     Seed,
     VerifierName,
     at,
+    exit_code,
     open_oracle,
 )
 
@@ -27,7 +29,7 @@ if TYPE_CHECKING:
     from verifolio.oracle import Oracle
 
     from .instances import Instance
-    from .results import Result, Tool
+    from .results import Line, Result
     from .runner import Places
     from .scoring import Contest
 
@@ -57,27 +59,42 @@ def bench(
     executor: ExecutorName = "process",
     address: Address = "",
     device: Device = "cpu",
+    expect: Expect = None,
     as_json: AsJson = False,
 ) -> None:
     """Decide many instances; killed at any moment and started again, it continues.
 
-    Leaves with 0 when every instance was tried, 4 when an answer contradicts the expected one.
+    Leaves with 0 when every instance was tried, 4 when an answer contradicts the expected one of the table.
+    With --expect, every instance must have that verdict.
     """
     from .instances import cap, read_instances, select
-    from .results import read_tool, tools_in
+    from .results import read_lines, read_tool, tools_in
     from .runner import Places
+    from .scoring import make_contest
 
-    instances = cap(select(read_instances(source, timeout), only), timeout_cap)
+    everyone = read_instances(source, timeout)
+    instances = cap(select(everyone, only), timeout_cap)
     check_files(instances, source)
-    tools = [*tools_in(instances), *(read_tool(Path(name)) for name in against or ())]
+    tools = [*tools_in(everyone), *(read_tool(Path(name)) for name in against or ())]
     table = Path(out)
     places = Places(table, Path(files) if files else table.with_name(f"{table.stem}_files"))
+    before = read_lines(table) if only else []
     kept = store or str(table.with_suffix(".db"))
     place = at(executor, address)
     members = (verifier, portfolio, option, 0.0, memory, cores, seed, kept, place, device, jobs, False)
     with open_oracle(*members) as oracle:
-        pairs = run_all(instances, oracle, Path(kept), places, jobs, again, as_json)
-    finish(pairs, tools, places, plots, as_json)
+        pairs = run_all(instances, oracle, Path(kept), places, before, jobs, again, as_json)
+    contest = make_contest(pairs, tools, run_name(verifier, portfolio, option), everyone)
+    finish(pairs, contest, places, plots, as_json, expect)
+
+
+def run_name(verifier: str, portfolio: str, option: Sequence[str] | None) -> str:
+    """What tables and pictures call this run."""
+    from .scoring import OURS
+
+    chosen = verifier or (Path(portfolio).stem if portfolio else "")
+    options = ",".join(option or ())
+    return f"{OURS} {chosen}" + (f":{options}" if options else "") if chosen else OURS
 
 
 def check_files(instances: Sequence[Instance], source: str) -> None:
@@ -95,11 +112,14 @@ def run_all(
     oracle: Oracle,
     store: Path,
     places: Places,
+    before: Sequence[Line],
     jobs: int,
     again: bool,
     quiet: bool,
 ) -> Pairs:
-    """Run with progress on standard error."""
+    """Run with progress on standard error; `before` are rows of the table that stay."""
+    from verifolio.cli.main import complain
+
     from .ledger import Ledger
     from .progress import Reporter
     from .runner import Run
@@ -107,8 +127,13 @@ def run_all(
     oracle.infer = False  # every instance is decided for itself, as in a competition
     with Ledger(store) as ledger, Reporter(instances, jobs, quiet) as report:
         oracle.executor.warm(wait=True)  # not the first instance's time
-        run = Run(run_key(oracle), instances, oracle, ledger, places, jobs, again, report)
-        return run.run()
+        run = Run(run_key(oracle), instances, oracle, ledger, places, jobs, again, report, before)
+        try:
+            return run.run()
+        except KeyboardInterrupt:
+            complain(f"{report.done} of {report.total} instances are done and kept in {store}")
+            complain("start the same command again to go on with the others")
+            raise
 
 
 def run_key(oracle: Oracle) -> str:
@@ -123,24 +148,26 @@ def run_key(oracle: Oracle) -> str:
     return f"{key}:{s.seed}:{s.memory}:{s.device}"
 
 
-def finish(pairs: Pairs, tools: Sequence[Tool], places: Places, plots: bool, as_json: bool) -> None:
+def finish(
+    pairs: Pairs, contest: Contest, places: Places, plots: bool, as_json: bool, expect: str | None
+) -> None:
     """Print the scores, draw the pictures, leave with the exit code."""
     from verifolio.cli.main import ALARM, DONE, complain
 
     from .figures import draw
-    from .scoring import OURS, make_contest
 
-    contest = make_contest(pairs, tools)
     if plots and pairs:
         draw(contest, places.folder)
     show_json(pairs, contest) if as_json else show(pairs, contest)
-    wrong = [i.label for k, (i, _) in enumerate(pairs) if contest.wrong(OURS, k)]
+    wrong = [i.label for k, (i, _) in enumerate(pairs) if contest.wrong(contest.ours, k)]
     alarms = [i.label for i, r in pairs if "alarm" in r.flags]
     if wrong:
         complain(f"answers that contradict the expected ones: {', '.join(wrong)}")
     if alarms:
         complain(f"soundness alarm: {', '.join(alarms)}")
-    raise typer.Exit(ALARM if wrong or alarms else DONE)
+    if wrong or alarms:
+        raise typer.Exit(ALARM)
+    raise typer.Exit(exit_code([r.verdict for _, r in pairs], expect) if expect else DONE)
 
 
 def show(pairs: Pairs, contest: Contest) -> None:
@@ -155,6 +182,8 @@ def show(pairs: Pairs, contest: Contest) -> None:
     table(("decided by", "sat", "unsat", "median s"), rows)
     for text in disagreements(contest):
         say(f"disagreement: {text}")
+    for text in contest.doubts:
+        say(f"not compared: {text}")
     reasons = {i.label: r.reason for i, r in pairs if r.verdict.value == "error"}
     for label, reason in reasons.items():
         say(f"error: {label}: {reason}")
@@ -183,4 +212,11 @@ def show_json(pairs: Pairs, contest: Contest) -> None:
         for i, r in pairs
     ]
     scores = [line.__dict__ | {"decided": line.decided} for line in lines(contest)]
-    say_json({"instances": records, "scores": scores, "disagreements": disagreements(contest)})
+    say_json(
+        {
+            "instances": records,
+            "scores": scores,
+            "disagreements": disagreements(contest),
+            "not_compared": contest.doubts,
+        }
+    )

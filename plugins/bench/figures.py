@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
-from .scoring import OURS, Contest
+from verifolio.names import safe_name
+
+from .scoring import Contest
 
 LEAST = 0.01  # seconds; the left end of logarithmic axes
 
@@ -19,9 +20,8 @@ def draw(contest: Contest, folder: Path) -> list[Path]:
     folder.mkdir(parents=True, exist_ok=True)
     written = [_cactus(contest, folder / "cactus.png")]
     for tool in contest.claims:
-        if tool != OURS:
-            name = re.sub(r"[^\w.-]", "_", tool)
-            written.append(_scatter(contest, tool, folder / f"scatter_{name}.png"))
+        if tool != contest.ours:
+            written.append(_scatter(contest, tool, folder / f"scatter_{safe_name(tool)}.png"))
     return written
 
 
@@ -43,7 +43,7 @@ def _cactus(contest: Contest, path: Path) -> Path:
             for k, c in enumerate(claims)
             if contest.counts(tool, k) and c.seconds == c.seconds
         )
-        heavy = 2.5 if tool == OURS else 1.2
+        heavy = 2.5 if tool == contest.ours else 1.2
         axes.step(
             range(1, len(times) + 1), times, where="post", label=f"{tool} ({len(times)})", linewidth=heavy
         )
@@ -56,14 +56,14 @@ def _cactus(contest: Contest, path: Path) -> Path:
 
 
 def _scatter(contest: Contest, tool: str, path: Path) -> Path:
-    figure, axes = _axes(f"{OURS} and {tool}")
+    figure, axes = _axes(f"{contest.ours} and {tool}")
     limit = max(i.timeout for i in contest.instances)
     for truth, colour in (("sat", "tab:red"), ("unsat", "tab:blue")):
         points = []
         for k in range(len(contest.instances)):
-            results = {contest.claims[t][k].result for t in (OURS, tool) if contest.counts(t, k)}
+            results = {contest.claims[t][k].result for t in (contest.ours, tool) if contest.counts(t, k)}
             if truth in results:
-                points.append((_seconds(contest, OURS, k), _seconds(contest, tool, k)))
+                points.append((_seconds(contest, contest.ours, k), _seconds(contest, tool, k)))
         if points:
             axes.scatter(
                 *zip(*points, strict=True), s=14, color=colour, alpha=0.7, label=f"{truth} ({len(points)})"
@@ -71,7 +71,7 @@ def _scatter(contest: Contest, tool: str, path: Path) -> Path:
     axes.plot([LEAST, limit], [LEAST, limit], color="grey", linewidth=0.8)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_xlabel(f"{OURS}, seconds (limit where undecided)")
+    axes.set_xlabel(f"{contest.ours}, seconds (limit where undecided)")
     axes.set_ylabel(f"{tool}, seconds")
     axes.legend()
     figure.savefig(path, dpi=150)

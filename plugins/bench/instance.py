@@ -7,6 +7,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from verifolio.cli.clock import process_start
 from verifolio.errors import InputError, VerifolioError
 from verifolio.vnnlib import VnnlibError
 
@@ -23,7 +24,7 @@ USAGE = "prepare ONNX VNNLIB | run ONNX VNNLIB RESULTS TIMEOUT"
 
 def main(arguments: list[str]) -> int:
     """Prepare or run; gives the exit code."""
-    started = time.monotonic()
+    started = process_start()
     if len(arguments) == 3 and arguments[0] == "prepare":
         return prepare(make_instance(arguments[1], arguments[2], 1.0))
     if len(arguments) == 5 and arguments[0] == "run":
@@ -78,14 +79,13 @@ def run(instance: Instance, results: Path, started: float) -> int:
 
 
 def _decide(instance: Instance, started: float) -> tuple[Query, Answer]:
-    """Starting the workers counts: the harness's clock runs already."""
+    """Starting Python and the workers counts: the harness's clock runs already."""
     from verifolio.cli.common import open_oracle
 
     from .runner import load
 
     with open_oracle(cores=0, alarm=False) as oracle:
         query = load(instance)
-        oracle.executor.warm(wait=True)
         left = instance.timeout - OVERHEAD - (time.monotonic() - started)
         return query, oracle.ask(query, max(left, 0.1))
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-import ast
-import csv
-import gzip
 import os
 import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from verifolio.bounded import read_rows, read_text
 from verifolio.errors import InputError
+from verifolio.names import digest, safe_name
 
 PLAIN = ("onnx", "vnnlib", "timeout")
+MAX_LIST = 10_000_000  # bytes of a list of ids
 VERSION = re.compile(r"\d+\.\d+")
+PAIR = re.compile(r"""\(\s*(?P<a>['"])(?P<name>\w+)(?P=a)\s*,\s*(?P<b>['"])(?P<path>[^'"\\]+)(?P=b)\s*\)""")
 TOOL_RESULT = re.compile(r"(?P<tool>\w+)_result")
-MAX_BYTES = 100_000_000
 
 
 @dataclass(frozen=True)
@@ -44,19 +44,27 @@ class Instance:
 
     @property
     def label(self) -> str:
-        """What people are shown."""
-        return self.id or f"{self.category}/{self.stem}"
+        """What people are shown, and what results are found by: no other instance has it."""
+        return self.id or f"{self.category}/{self.name}"
+
+    @property
+    def name(self) -> str:
+        """Where files of the instance are named after it: no folders in it, and no two alike."""
+        return safe_name(self.id or f"{self.stem}-{digest(f'{self.onnx} {self.vnnlib}')}")
 
 
 def parse_networks(text: str) -> list[tuple[str, str]]:
     """Names and paths of an `onnx` cell: one path, or a list of pairs such as [('f', 'a.onnx'), ...]."""
-    if not text.lstrip().startswith("["):
-        return [("", text.strip())]
-    try:
-        pairs = ast.literal_eval(text.strip())
-        return [(str(name), str(path)) for name, path in pairs]
-    except (SyntaxError, TypeError, ValueError):
-        raise InputError("onnx", "a path or a list of (name, path)", repr(text[:60])) from None
+    text = text.strip()
+    if not text.startswith("["):
+        return [("", text)]
+    pairs, rest = [], text[1:].lstrip()
+    while found := PAIR.match(rest):
+        pairs.append((found["name"], found["path"]))
+        rest = rest[found.end() :].lstrip().removeprefix(",").lstrip()
+    if not pairs or rest != "]":
+        raise InputError("onnx", "a path or a list of (name, path)", repr(text[:60]))
+    return pairs
 
 
 def file_stem(name: str) -> str:
@@ -74,11 +82,21 @@ def read_instances(source: str | Path, timeout: float = 0.0) -> list[Instance]:
     """All instances of a table or a folder; `timeout` is for those that name none."""
     source = Path(source)
     if not source.is_dir():
-        return _read_table(source, timeout)
+        return _checked(_read_table(source, timeout), source)
     own = [p for p in (source / "instances.csv", source / "instances.csv.gz") if p.is_file()]
     tables = own[:1] or sorted(source.rglob("instances.csv*"))
     found = [i for table in tables for i in _read_table(table, timeout)]
-    return found if tables else _pair_files(source, timeout)
+    return _checked(found, source) if tables else _pair_files(source, timeout)
+
+
+def _checked(instances: list[Instance], source: Path) -> list[Instance]:
+    """Ids name instances in lists, logs and stores, so that no two may have the same."""
+    seen = set[str]()
+    for one in instances:
+        if one.id and one.id in seen:
+            raise InputError(str(source), "an id of its own for every instance", f"{one.id!r} twice")
+        seen.add(one.id)
+    return instances
 
 
 def select(instances: Sequence[Instance], wanted: str) -> list[Instance]:
@@ -86,15 +104,16 @@ def select(instances: Sequence[Instance], wanted: str) -> list[Instance]:
     if not wanted:
         return list(instances)
     if os.path.isfile(wanted):  # noqa: PTH113 (Path.is_file raises where a list is too long for a name)
-        lines = [line.split(",")[0].strip() for line in Path(wanted).read_text().splitlines()]
+        text = read_text(Path(wanted), "a list of ids", MAX_LIST)
+        lines = [line.split(",")[0].strip() for line in text.splitlines()]
         names = {line for line in lines if line and not line.startswith("#")} - {"id"}
     else:
         names = {part.strip() for part in wanted.split(",")}
-    known = {i.id for i in instances} | {i.category for i in instances} | {i.stem for i in instances}
-    strangers = sorted(names - known)
+    called = [{i.id, i.category, i.stem, i.label} for i in instances]
+    strangers = sorted(names - set[str]().union(*called))
     if strangers:
         raise InputError("--only", "ids or categories of the instances", ", ".join(strangers[:5]))
-    return [i for i in instances if names & {i.id, i.category, i.stem}]
+    return [i for i, own in zip(instances, called, strict=True) if names & own]
 
 
 def cap(instances: Sequence[Instance], seconds: float) -> list[Instance]:
@@ -103,7 +122,7 @@ def cap(instances: Sequence[Instance], seconds: float) -> list[Instance]:
 
 
 def _read_table(path: Path, timeout: float) -> list[Instance]:
-    rows = [(n, r) for n, r in _rows(path) if any(cell.strip() for cell in r)]
+    rows = read_rows(path, "a table of instances (CSV)")
     if not rows:
         raise InputError(str(path), "at least one instance", "an empty file")
     names = [cell.strip().lower() for cell in rows[0][1]]
@@ -120,25 +139,15 @@ def _read_table(path: Path, timeout: float) -> list[Instance]:
     return found
 
 
-def _rows(path: Path) -> list[tuple[int, list[str]]]:
-    try:
-        data = path.read_bytes()
-        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(str(path), "a table of instances (CSV)", str(error), "check the path") from None
-    if len(text) > MAX_BYTES:
-        raise InputError(str(path), f"at most {MAX_BYTES} characters", str(len(text)))
-    reader = csv.reader(text.splitlines())
-    try:
-        return [(reader.line_num, row) for row in reader]
-    except csv.Error as error:
-        raise InputError(f"{path}:{reader.line_num}", "comma-separated values", str(error)) from None
-
-
 def _instance(record: Mapping[str, str], table: Path, where: str, timeout: float) -> Instance:
     if not record["onnx"] or not record["vnnlib"]:
         raise InputError(where, "a network and a property", "an empty cell")
-    pairs = parse_networks(record["onnx"])
+    if "\0" in record["onnx"] + record["vnnlib"]:
+        raise InputError(where, "names of files", "a zero byte")
+    try:
+        pairs = parse_networks(record["onnx"])
+    except InputError as error:
+        raise InputError(f"{where}: onnx", error.expected, error.got) from None
     return Instance(
         record.get("category") or category_of(table),
         record["onnx"],
@@ -181,8 +190,11 @@ def _seconds(text: str, default: float, where: str) -> float:
 def _resolve(folder: Path, text: str) -> Path:
     """The file as named, or its other form: compressed or not. What is missing shows when it is needed."""
     path = folder / text
+    if not path.name:
+        return path
     other = path.with_suffix("") if path.suffix == ".gz" else path.with_name(path.name + ".gz")
-    return other if not path.exists() and other.exists() else path
+    # os.path, because Path.exists raises where a name is longer than a file system takes
+    return other if not os.path.exists(path) and os.path.exists(other) else path  # noqa: PTH110
 
 
 def category_of(table: Path) -> str:

@@ -7,14 +7,16 @@ import io
 import math
 import os
 import tempfile
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from verifolio.answer import Verdict
+from verifolio.bounded import read_rows
 from verifolio.errors import InputError
 
-from .instances import Instance, file_stem, network_stem
+from .instances import Instance
+from .matching import Key, key_of, match
 
 # what competition result files say for the same thing; the first prefix that fits decides
 SPELLINGS = (
@@ -61,14 +63,16 @@ class Claim:
 
 @dataclass(frozen=True)
 class Tool:
-    """Another tool: a claim per (category, network, property), and per (network, property) where unique."""
+    """Another tool: its rows, in the words of its own table. A second row about the same files must not differ."""
 
     name: str
-    claims: dict[tuple[str, ...], Claim]
+    rows: Mapping[Key, Claim]
 
-    def claim(self, instance: Instance) -> Claim | None:
-        net, prop = network_stem(instance.onnx), file_stem(instance.vnnlib)
-        return self.claims.get((instance.category, net, prop)) or self.claims.get((net, prop))
+    def compare(self, instances: Sequence[Instance]) -> tuple[dict[Key, Claim], list[str]]:
+        """What it claims about instances, and those for which several of its rows could be meant."""
+        found = match([key_of(i) for i in instances], list(self.rows))
+        claims = {key: self.rows[row] for key, row in found.rows.items()}
+        return claims, [f"{key.category} {key.onnx} {key.vnnlib}" for key in found.doubtful]
 
 
 def normal(result: str) -> str:
@@ -77,15 +81,36 @@ def normal(result: str) -> str:
     return next((ours for theirs, ours in SPELLINGS if text.startswith(theirs)), "unknown")
 
 
-def write_results(path: Path, rows: Iterable[tuple[Instance, Result]]) -> None:
-    """The whole table, replaced at once, so that no reader and no kill sees half of it."""
+Line = tuple[str, ...]  # a row of a table of results, as it is written
+
+
+def result_line(instance: Instance, result: Result) -> Line:
+    """VNN-COMP's columns."""
+    names = (instance.category, instance.onnx, instance.vnnlib)
+    return (*names, "0", WRITTEN[result.verdict], f"{result.seconds:.6f}")
+
+
+def read_lines(path: Path) -> list[Line]:
+    """The rows of a table of results that exists already; none where there is no such table."""
+    if not path.exists():
+        return []
+    return [tuple(row) for _, row in read_rows(path, "a results file of VNN-COMP")]
+
+
+def write_results(path: Path, pairs: Iterable[tuple[Instance, Result]], before: Sequence[Line] = ()) -> None:
+    """The whole table, replaced at once, so that no reader and no kill sees half of it.
+
+    Rows of a table from `before` stay where they are until there is another result for their files.
+    """
+    fresh: dict[Line, list[Line]] = {}
+    for line in (result_line(instance, result) for instance, result in pairs):
+        fresh.setdefault(line[:3], []).append(line)
+    lines, known = list[Line](), set(fresh)
+    for line in before:
+        lines += fresh.pop(line[:3], []) if line[:3] in known else [line]
+    lines += [line for group in fresh.values() for line in group]
     text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    for instance, result in rows:
-        seconds = f"{result.seconds:.6f}"
-        writer.writerow(
-            [instance.category, instance.onnx, instance.vnnlib, "0", WRITTEN[result.verdict], seconds]
-        )
+    csv.writer(text, lineterminator="\n").writerows(lines)
     write_text(path, text.getvalue())
 
 
@@ -101,25 +126,29 @@ def write_text(path: Path, text: str) -> None:
 
 def read_tool(path: Path) -> Tool:
     """Another tool's results.csv, named after its file, or its folder where the file has the usual name."""
-    try:
-        rows = list(csv.reader(path.read_text(encoding="utf-8").splitlines()))
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(str(path), "a results file of VNN-COMP", str(error), "check the path") from None
-    claims: dict[tuple[str, ...], Claim] = {}
-    ambiguous: set[tuple[str, ...]] = set()
-    for number, row in enumerate(rows, 1):
-        if not row or row[0].strip().lower() == "category":
+    claims: dict[Key, Claim] = {}
+    for number, row in read_rows(path, "a results file of VNN-COMP"):
+        if row[0].strip().lower() == "category":
             continue
+        where = f"{path}:{number}"
         if len(row) < 6:
             expected = "category, onnx, vnnlib, prepare time, result, run time"
-            raise InputError(f"{path}:{number}", expected, f"{len(row)} columns")
-        key = (network_stem(row[1]), file_stem(row[2]))
-        claim = Claim(normal(row[4]), _number(row[5]))
-        ambiguous |= {key} & claims.keys()
-        claims[key] = claims[(row[0], *key)] = claim
+            raise InputError(where, expected, f"{len(row)} columns")
+        key, claim = _read_row(row, where)
+        if claims.setdefault(key, claim).result != claim.result:
+            got = f"{claims[key].result} and {claim.result} for {key.onnx} {key.vnnlib}"
+            raise InputError(where, "one result for each instance", got, "remove one of the rows")
     generic = path.name in ("results.csv", "out.csv")
-    name = path.resolve().parent.name if generic else path.stem
-    return Tool(name, {k: c for k, c in claims.items() if k not in ambiguous})
+    return Tool(path.resolve().parent.name if generic else path.stem, claims)
+
+
+def _read_row(row: Sequence[str], where: str) -> tuple[Key, Claim]:
+    key = Key(row[0].strip(), row[1].strip(), row[2].strip())
+    try:
+        key.paths  # noqa: B018 (a cell that is no path shows here)
+    except InputError as error:
+        raise InputError(f"{where}: onnx", error.expected, error.got) from None
+    return key, Claim(normal(row[4]), _number(row[5]))
 
 
 def _number(text: str) -> float:
@@ -133,12 +162,9 @@ def tools_in(instances: Sequence[Instance]) -> list[Tool]:
     """The tools whose results came along with the instances."""
     names = dict.fromkeys(name for i in instances for name in i.claims)
     return [
-        Tool(name, {_key(i): Claim(*_told(i, name)) for i in instances if name in i.claims}) for name in names
+        Tool(name, {key_of(i): Claim(*_told(i, name)) for i in instances if name in i.claims})
+        for name in names
     ]
-
-
-def _key(instance: Instance) -> tuple[str, ...]:
-    return (instance.category, network_stem(instance.onnx), file_stem(instance.vnnlib))
 
 
 def _told(instance: Instance, name: str) -> tuple[str, float]:

@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING
 
 from verifolio.answer import Verdict
 from verifolio.errors import VerifolioError
+from verifolio.names import safe_name
 from verifolio.vnnlib import VnnlibError
 
 from .instances import Instance
 from .ledger import Ledger, content_of, content_of_query
-from .results import Result, write_results, write_text
+from .results import Line, Result, write_results, write_text
 
 if TYPE_CHECKING:
     from verifolio.answer import Answer
@@ -35,11 +36,11 @@ class Places:
     folder: Path
 
     def log(self, instance: Instance) -> Path:
-        return self.folder / "logs" / instance.category / f"{instance.id or instance.stem}.log"
+        return self.folder / "logs" / safe_name(instance.category) / f"{instance.name}.log"
 
     def counterexample(self, instance: Instance) -> Path:
-        prefix = f"{instance.id}_" if instance.id else ""
-        return self.folder / "counterexamples" / instance.category / f"{prefix}{instance.stem}.counterexample"
+        folder = self.folder / "counterexamples" / safe_name(instance.category)
+        return folder / f"{instance.name}.counterexample"
 
 
 @dataclass
@@ -54,6 +55,7 @@ class Run:
     jobs: int = 1
     again: bool = False
     listen: Callable[[Instance, Result, bool], None] = lambda i, r, resumed: None
+    before: Sequence[Line] = ()  # rows of the table that stay, where only some instances are run
     results: dict[int, Result] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
 
@@ -115,7 +117,7 @@ class Run:
         self.listen(instance, result, resumed)
 
     def _save(self) -> None:
-        write_results(self.places.table, self.finished())
+        write_results(self.places.table, self.finished(), self.before)
 
     def _decide(self, instance: Instance) -> tuple[Result, str]:
         """A result, and the hash of the content that it is about: files may change while a run lasts."""

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from .instances import Instance
+from .matching import key_of
 from .results import WRITTEN, Claim, Result, Tool
 
 CORRECT, INCORRECT = 10, -150  # the competition's rules
@@ -19,11 +20,16 @@ Pair = tuple[Instance, Result]
 
 @dataclass(frozen=True)
 class Contest:
-    """Every tool's claims on the same instances, and what is known to be true of each."""
+    """Every tool's claims on the same instances, and what is known to be true of each.
+
+    `ours` is the name of this run; `doubts` say what could not be compared.
+    """
 
     instances: tuple[Instance, ...]
     truths: tuple[str, ...]
     claims: Mapping[str, tuple[Claim, ...]]
+    ours: str = OURS
+    doubts: tuple[str, ...] = ()
 
     def counts(self, tool: str, k: int) -> bool:
         """Whether a tool decided an instance in its time, and not wrongly."""
@@ -66,17 +72,36 @@ class Line:
 COLUMNS = ("category", "tool", "instances", "decided", "sat", "unsat", "wrong", "score", "percent", "PAR-2")
 
 
-def make_contest(pairs: Sequence[Pair], tools: Sequence[Tool] = ()) -> Contest:
-    """Ours and the others'. True is what is expected, else a counterexample of ours, which was replayed."""
+def make_contest(
+    pairs: Sequence[Pair],
+    tools: Sequence[Tool] = (),
+    ours: str = OURS,
+    everyone: Sequence[Instance] = (),
+) -> Contest:
+    """Ours and the others'. True is what is expected, else a counterexample of ours, which was replayed.
+
+    `everyone` are all instances of the table, of which `pairs` may be a part: a row about one of the others
+    must not be taken for one about these.
+    """
     truths = []
     for instance, result in pairs:
         known = instance.expected if instance.expected in DECIDED else ""
         truths.append(known or ("sat" if result.verdict.value == "sat" else ""))
+    claims = {ours: tuple(Claim(WRITTEN[r.verdict], r.seconds) for _, r in pairs)}
+    doubts = []
     nothing = Claim("unknown", math.nan)
-    claims = {OURS: tuple(Claim(WRITTEN[r.verdict], r.seconds) for _, r in pairs)}
     for tool in tools:
-        claims[tool.name] = tuple(tool.claim(i) or nothing for i, _ in pairs)
-    return Contest(tuple(i for i, _ in pairs), tuple(truths), claims)
+        found, doubtful = tool.compare(everyone or [i for i, _ in pairs])
+        name = _free_name(tool.name, claims)
+        claims[name] = tuple(found.get(key_of(i), nothing) for i, _ in pairs)
+        doubts += [f"{name} has no row that is surely about {text}" for text in doubtful]
+    return Contest(tuple(i for i, _ in pairs), tuple(truths), claims, ours, tuple(doubts))
+
+
+def _free_name(name: str, taken: Collection[str]) -> str:
+    """The name, with a number where another tool has it already."""
+    names = (name, *(f"{name} ({k})" for k in range(2, len(taken) + 3)))
+    return next(n for n in names if n not in taken and n != BEST)
 
 
 def par2(contest: Contest, tool: str, chosen: Sequence[int]) -> float:
@@ -102,7 +127,7 @@ def lines(contest: Contest) -> list[Line]:
         shown = [
             Line(**{**line.__dict__, "percent": 100 * max(line.score, 0) / best if best > 0 else 0.0})
             for line in here
-            if line.tool == OURS or line.decided or line.wrong
+            if line.tool == contest.ours or line.decided or line.wrong
         ]
         found += sorted(shown, key=lambda line: -line.score)
         found += [_virtual_best(contest, category, chosen)] if len(contest.claims) > 1 else []

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from verifolio.audit import Trust
+from verifolio.bounded import read_text
 from verifolio.errors import InputError
+from verifolio.yaml_file import load_yaml
 
 VARIABLE = "VERIFOLIO_TOOLS"
 MAX_BYTES = 100_000
@@ -19,11 +21,12 @@ KEYS = (
     *("name", "path", "command", "scripts", "environment", "answer", "verdicts", "refuses", "max_inputs"),
     *("unsat", "audit_seconds", "grace", "about", "prepare"),
 )
-# the first line of a results file of VNN-COMP, or a line of its own on standard output
+# A whole line must match, in any case. `unknown` is there so that a tool that takes a verdict back is noticed.
 VERDICTS = {
-    "unsat": r"^\s*(unsat|holds|verified)\b",
-    "sat": r"^\s*(sat|violated|falsified)\b",
-    "timeout": r"^\s*(timeout|timed-out)\b",
+    "unsat": r"unsat|holds|verified",
+    "sat": r"sat|violated|falsified",
+    "timeout": r"timeout|timed-out",
+    "unknown": r"unknown|error",
 }
 
 
@@ -34,8 +37,9 @@ class Description:
     `command` is a list of arguments in which {onnx}, {vnnlib}, {results}, {timeout}, {folder}, {path} and
     {cores} stand for values; `scripts` instead names a folder with VNN-COMP's run_instance.sh. Its
     prepare_instance.sh runs only where `prepare` says so: many of them kill every Python there is. `answer` is
-    where the verdict stands: `results`, the file, or `output`. A verdict is read by regular expressions. With
-    `unsat: untrusted` a claimed proof is only reported.
+    where the verdict stands: `results`, the first line of that file, or `output`, a line of its own there. A
+    verdict is a line that one of the regular expressions matches as a whole. With `unsat: untrusted` a claimed
+    proof is only reported.
     """
 
     name: str
@@ -91,17 +95,8 @@ def described() -> list[Description]:
 
 def read_description(path: Path) -> Description:
     """The tool a file describes; errors name the file and the key."""
-    import yaml
-
-    try:
-        text = path.read_text(encoding="utf-8")
-        if len(text) > MAX_BYTES:
-            raise InputError(str(path), f"at most {MAX_BYTES} characters", str(len(text)))
-        data = yaml.safe_load(text)
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        got = " ".join(str(error).split())
-        raise InputError(str(path), "the description of a tool (YAML)", got) from None
-    return parse_description(data, str(path))
+    text = read_text(path, "the description of a tool (YAML)", MAX_BYTES)
+    return parse_description(load_yaml(text, str(path)), str(path))
 
 
 def parse_description(data: Any, where: str) -> Description:
@@ -125,7 +120,9 @@ def _checked(key: str, value: Any, where: str) -> Any:
     if key in ("environment", "verdicts"):
         if not isinstance(value, dict):
             raise InputError(where, "a mapping of texts", repr(value))
-        return _patterns(value, where) if key == "verdicts" else {str(k): str(v) for k, v in value.items()}
+        if key == "verdicts":
+            return VERDICTS | _patterns(value, where)
+        return {str(k): str(v) for k, v in value.items()}
     if key in ("max_inputs", "audit_seconds", "grace"):
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < 1e9:
             raise InputError(where, "a number", repr(value))

@@ -14,7 +14,7 @@ from verifolio.query import Query
 from verifolio.vnnlib import box_case, specification_from_cases, write
 
 Array = NDArray[np.float64]
-PAIR = re.compile(r"\(\s*X_(\d+)\s+([^\s()]+)\s*\)")
+PAIR = re.compile(r"\(\s*X_(\d{1,12})\s+([^\s()]+)\s*\)")
 TENSOR = re.compile(r"^(\S+)\s+(\S+)\s+\[[0-9,\s]*\]$")
 MAX_ANSWER = 50_000_000
 

@@ -21,6 +21,7 @@ from verifolio.verifier import Context, Verifier
 
 from .description import Description
 from .files import read_point, read_text, write_files
+from .verdict import read_verdict
 
 POLL = 0.02  # seconds
 TAIL = 2000  # characters of output kept for people
@@ -147,19 +148,21 @@ class _Call:
         return process.returncode
 
     def _read(self, text: str, code: int, size: int, stats: dict[str, float | int]) -> Outcome:
-        for verdict, pattern in self.about.verdicts.items():
-            if not re.search(pattern, text, re.IGNORECASE | re.MULTILINE):
-                continue
-            if verdict == "sat":
-                point = read_point(text, size)
-                if point is None:
-                    return Outcome.unknown("says sat without a complete counterexample", stats=stats)
-                return Outcome.found(point, stats=stats)
-            if verdict == "timeout":
-                return Outcome(Verdict.TIMEOUT, reason=f"{self.about.name} says timeout", stats=stats)
+        said = read_verdict(self.about, text)
+        if said.conflict:
+            reason = f"{self.about.name} contradicts itself: {said.conflict}"
+            return Outcome(Verdict.ERROR, reason=reason, stats=stats)
+        if said.verdict == "sat":
+            point = read_point(text, size)
+            if point is None:
+                return Outcome.unknown("says sat without a complete counterexample", stats=stats)
+            return Outcome.found(point, stats=stats)
+        if said.verdict == "timeout":
+            return Outcome(Verdict.TIMEOUT, reason=f"{self.about.name} says timeout", stats=stats)
+        if said.verdict == "unsat":
             return Outcome.proved(stats=stats)
-        said = " ".join((text or read_text(self.output))[-TAIL:].split())[-200:] or "nothing"
-        return Outcome.unknown(f"no verdict (exit code {code}); it said: {said}", stats=stats)
+        words = " ".join((text or read_text(self.output))[-TAIL:].split())[-200:] or "nothing"
+        return Outcome.unknown(f"no verdict (exit code {code}); it said: {words}", stats=stats)
 
 
 def _fill(text: str, values: dict[str, str]) -> str:

@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-import csv
-import gzip
-from collections.abc import Mapping
+import zlib
+from array import array
+from collections.abc import Iterator, Mapping
+from itertools import chain, count
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from verifolio.arrays import read_array, read_arrays
+from verifolio.bounded import open_file, rows_of, unreadable
 from verifolio.data import NO_LABEL, Dataset, DataSource
 from verifolio.errors import InputError
 
 IMAGE_KEYS = ("images", "x", "X", "data", "inputs")
 LABEL_KEYS = ("labels", "y", "targets", "label")
+MAX_TEXT = 1 << 29  # bytes of a CSV file, decompressed; MNIST's training set has 110 MB
+MAX_LINE = 1 << 22  # bytes of one line; an ImageNet picture has 0.6 MB
 
 
 class FileSource(DataSource):
@@ -38,11 +43,7 @@ class Npz(FileSource):
     suffixes: ClassVar[tuple[str, ...]] = (".npz",)
 
     def read(self, path: Path, split: str) -> Dataset:
-        try:
-            with np.load(path, allow_pickle=False) as file:
-                arrays = {k: np.asarray(file[k]) for k in file.files}
-        except (OSError, ValueError, EOFError) as error:
-            raise InputError(str(path), "an npz file of plain arrays", str(error), "save it again") from None
+        arrays = read_arrays(path, "an npz file of plain arrays")
         images = _pick(arrays, IMAGE_KEYS, split)
         if images is None:
             wanted = f"an array named {' or '.join(_names(IMAGE_KEYS, split))}"
@@ -60,11 +61,8 @@ class Npy(FileSource):
 
     def read(self, path: Path, split: str) -> Dataset:
         beside = path.with_name(f"{path.stem}_labels.npy")
-        try:
-            images = np.load(path, allow_pickle=False)
-            labels = np.load(beside, allow_pickle=False) if beside.is_file() else None
-        except (OSError, ValueError, EOFError) as error:
-            raise InputError(str(path), "an npy file of a plain array", str(error), "save it again") from None
+        images = read_array(path, "an npy file of a plain array")
+        labels = read_array(beside, "an npy file of labels") if beside.is_file() else None
         return make_dataset(path, split, images, labels)
 
 
@@ -75,39 +73,59 @@ class Csv(FileSource):
     suffixes: ClassVar[tuple[str, ...]] = (".csv", ".csv.gz")
 
     def read(self, path: Path, split: str) -> Dataset:
-        rows = _csv_rows(path)
-        header = [cell.strip().lower() for cell in rows[0][1]]
-        column: int | None = 0
-        if not all(_is_number(cell) for cell in header):
-            rows = rows[1:]
-            column = next((i for i, cell in enumerate(header) if cell in LABEL_KEYS), None)
-        table = _numbers(path, rows, len(header))
+        try:
+            with open_file(path) as stream:
+                header, table = _read_csv(path, rows_of(_lines(path, stream), path, MAX_LINE))
+        except (OSError, EOFError, zlib.error) as error:
+            raise unreadable(path, "a CSV file", error) from None
+        column = 0 if header is None else next((i for i, c in enumerate(header) if c in LABEL_KEYS), None)
         if column is None:
             return make_dataset(path, split, table, None)
         return make_dataset(path, split, np.delete(table, column, axis=1), table[:, column])
 
 
-def _csv_rows(path: Path) -> list[tuple[int, list[str]]]:
-    """Non-empty lines with their numbers."""
-    try:
-        data = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-        text = data.decode("utf-8-sig")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise InputError(str(path), "a CSV file in UTF-8", str(error), "save it again") from None
-    rows = [(i, row) for i, row in enumerate(csv.reader(text.splitlines()), start=1) if row]
-    if not rows:
+def _lines(path: Path, stream: IO[bytes]) -> Iterator[str]:
+    """Lines of text, each and all of them of bounded length."""
+    size = 0
+    for number in count(1):
+        line = stream.readline(MAX_LINE + 1)
+        size += len(line)
+        if len(line) > MAX_LINE or size > MAX_TEXT:
+            expected = f"at most {MAX_TEXT} bytes, {MAX_LINE} in a line"
+            raise InputError(f"{path}:{number}", expected, "more", "save the data as .npz")
+        if not line:
+            return
+        try:
+            yield line.decode("utf-8-sig" if number == 1 else "utf-8")
+        except UnicodeDecodeError as error:
+            got = f"byte 0x{line[error.start]:02x}"
+            raise InputError(f"{path}:{number}", "UTF-8 text", got, "save the file as UTF-8") from None
+
+
+def _read_csv(
+    path: Path, rows: Iterator[tuple[int, list[str]]]
+) -> tuple[list[str] | None, NDArray[np.float64]]:
+    """The names of the columns, if the first line has any, and the numbers."""
+    first = next(rows, None)
+    if first is None:
         raise InputError(str(path), "at least one line of values", "an empty file", "check the path")
-    return rows
+    width = len(first[1])
+    named = not all(_is_number(cell) for cell in first[1])
+    values = array("d")  # grows without keeping the texts of the cells
+    for line, row in rows if named else chain((first,), rows):
+        _check_row(path, line, row, width)
+        values.extend(map(float, row))
+    table = np.frombuffer(values, np.float64) if values else np.zeros(0)
+    return [c.strip().lower() for c in first[1]] if named else None, table.reshape(-1, width)
 
 
-def _numbers(path: Path, rows: list[tuple[int, list[str]]], width: int) -> NDArray[np.float64]:
-    for line, row in rows:
-        bad = next((i for i, cell in enumerate(row) if not _is_number(cell)), None)
-        if bad is not None:
-            raise InputError(f"{path}:{line}:{bad + 1}", "a number", repr(row[bad]), "correct the cell")
-        if len(row) != width:
-            raise InputError(f"{path}:{line}", f"{width} values", str(len(row)), "every line needs as many")
-    return np.array([[float(c) for c in row] for _, row in rows], np.float64).reshape(len(rows), width)
+def _check_row(path: Path, line: int, row: list[str], width: int) -> None:
+    bad = next((i for i, cell in enumerate(row) if not _is_number(cell)), None)
+    if bad is not None:
+        got = repr(row[bad][:40])
+        raise InputError(f"{path}:{line}:{bad + 1}", "a number", got, "correct the cell")
+    if len(row) != width:
+        raise InputError(f"{path}:{line}", f"{width} values", str(len(row)), "every line needs as many")
 
 
 def _is_number(cell: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from verifolio.errors import InputError
+from verifolio.names import safe_name
 
 from . import figures, figures_between
 from .costs import SearchCost, search_costs
@@ -214,7 +215,7 @@ def _draw(
         ("Running time", figures.draw_times(out / "times.png", parts)),
     ]
     for split, (names, matrix) in correlations.items():
-        path = figures.draw_heat_map(out / f"spearman_{split}.png", names, matrix)
+        path = figures.draw_heat_map(out / f"spearman_{safe_name(split)}.png", names, matrix)
         pictures.append((f"Rank correlation between networks, {split}", path))
     return pictures
 

@@ -62,7 +62,9 @@ class Ledger(Tables):
     def __init__(self, path: str | Path | None = None) -> None:
         super().__init__(MEMORY if path is None else path)
         sql = f"SELECT * FROM joint_facts WHERE revision >= ? OR NOT ({PROVED})"
-        self._facts = {(f.networks, f.spot): f for f in map(_fact, self._read(sql, (SOUNDNESS_REVISION,)))}
+        with self._trusting():
+            facts = [_fact(row) for row in self._read(sql, (SOUNDNESS_REVISION,))]
+        self._facts = {(f.networks, f.spot): f for f in facts}
 
     def __len__(self) -> int:
         return len(self._facts)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from verifolio.network import Network
-from verifolio.property import Points, Property, Reference, build_query, check_label
+from verifolio.property import Points, Property, Reference, build_query, check_label, check_labels
 from verifolio.query import Query
 from verifolio.vnnlib import make_rows
 
@@ -45,6 +45,7 @@ def gaps(points: Points) -> Tensor:
     """Every other class's score minus the label's, (B, K); -inf at the label itself."""
     import torch
 
+    check_labels(points.labels, points.y.shape[1])
     label = points.labels[:, None]
     difference = points.y - points.y.gather(1, label)
     return difference.scatter(1, label, -torch.inf)

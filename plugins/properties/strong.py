@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from verifolio.errors import InputError
 from verifolio.formula import Formula, FormulaProperty, Y, term
 from verifolio.network import Network
-from verifolio.property import Points, Reference, check_label
+from verifolio.property import Points, Reference, check_label, check_labels
 from verifolio.query import Query
 
 if TYPE_CHECKING:
@@ -83,5 +83,6 @@ class StrongClassification(FormulaProperty):
         """ln eta - ln softmax(y)[label]: how much of the logarithm is missing."""
         import torch
 
+        check_labels(points.labels, points.y.shape[1])
         chosen = torch.log_softmax(points.y, dim=1).gather(1, points.labels[:, None])[:, 0]
         return math.log(self.options.eta) - chosen

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, ClassVar
 from verifolio.errors import InputError
 from verifolio.network import Network
 from verifolio.plugins.properties.classification import gaps
-from verifolio.property import Points, Property, Reference, build_query, check_label, check_networks
+from verifolio.property import (
+    Points,
+    Property,
+    Reference,
+    build_query,
+    check_label,
+    check_labels,
+    check_networks,
+)
 from verifolio.query import Query
 from verifolio.vnnlib import make_rows
 
@@ -40,8 +48,7 @@ class Targeted(Property):
         check_networks(self, networks)
         outputs, start = networks[0].output_size, len(reference.x)
         check_label(self, reference.label, outputs)
-        if not RUNNER_UP <= self.options.target < outputs:
-            raise InputError("option target", f"-1 to {outputs - 1}", str(self.options.target))
+        self._check_target(outputs)
         target = self.options.target
         if target == RUNNER_UP:
             found = reference.with_outputs(networks).outputs
@@ -68,6 +75,8 @@ class Targeted(Property):
         """The target's score minus every other one, (B, K - 1), and whether the label is the target."""
         import torch
 
+        self._check_target(points.y.shape[1])
+        check_labels(points.labels, points.y.shape[1])
         if self.options.target == RUNNER_UP:
             target = points.y0.scatter(1, points.labels[:, None], -torch.inf).argmax(dim=1)
         else:
@@ -75,6 +84,10 @@ class Targeted(Property):
         others = torch.arange(points.y.shape[1] - 1, device=points.y.device)[None]
         others = others + (others >= target[:, None])
         return points.y.gather(1, target[:, None]) - points.y.gather(1, others), target == points.labels
+
+    def _check_target(self, outputs: int) -> None:
+        if not RUNNER_UP <= self.options.target < outputs:
+            raise InputError("option target", f"-1 to {outputs - 1}", str(self.options.target))
 
 
 @dataclass(frozen=True)
@@ -94,8 +107,7 @@ class TopK(Property):
         check_networks(self, networks)
         outputs, start, k = networks[0].output_size, len(reference.x), self.options.k
         check_label(self, reference.label, outputs)
-        if not 1 <= k < outputs:
-            raise InputError("option k", f"a number from 1 to {outputs - 1}", str(k))
+        self._check_k(outputs)
         if comb(outputs - 1, k) > MAX_DISJUNCTS:
             got = f"{comb(outputs - 1, k)} sets of {k} classes"
             raise InputError("option k", f"at most {MAX_DISJUNCTS} sets", got, "choose a smaller k")
@@ -116,4 +128,9 @@ class TopK(Property):
 
     def _kth(self, points: Points) -> Tensor:
         """The k-th largest of the other scores minus the label's."""
+        self._check_k(points.y.shape[1])
         return gaps(points).topk(self.options.k, dim=1).values[:, -1]
+
+    def _check_k(self, outputs: int) -> None:
+        if not 1 <= self.options.k < outputs:
+            raise InputError("option k", f"a number from 1 to {outputs - 1}", str(self.options.k))

@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from verifolio.arrays import read_arrays
 from verifolio.bounder import Bounder
 from verifolio.errors import InputError
 from verifolio.export import export_onnx
@@ -113,11 +114,11 @@ def save_weights(model: nn.Sequential, path: Path) -> None:
 
 def load_weights(model: nn.Sequential, path: Path) -> None:
     """Parameters and buffers from plain arrays of the same names and shapes."""
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            found = {name: torch.from_numpy(np.array(file[name])) for name in file.files}
-    except (OSError, ValueError) as error:
-        raise InputError(str(path), "weights saved by `verifolio train`", str(error)) from None
+    arrays = read_arrays(path, "weights saved by `verifolio train`")
+    plain = {
+        name: value for name, value in arrays.items() if value.dtype.kind in "fi" and value.dtype.isnative
+    }
+    found = {name: torch.from_numpy(value) for name, value in plain.items()}
     wanted = {name: tuple(value.shape) for name, value in model.state_dict().items()}
     if wanted != {name: tuple(value.shape) for name, value in found.items()}:
         raise InputError(

@@ -12,6 +12,7 @@ from verifolio.answer import Verdict
 from verifolio.errors import InputError
 
 from ..instances import Instance, cap, read_instances
+from ..matching import key_of, row_label
 from ..results import WRITTEN, read_tool
 
 DEFAULT = "default"
@@ -124,14 +125,13 @@ def _plain(value: object) -> object:
 
 
 def _read_table(path: Path, source: Source) -> dict[str, Record]:
-    claims = read_tool(path)
-    if source.instances:
-        pairs = [(i.label, i.timeout, claims.claim(i)) for i in source.instances]
-    else:
+    table = read_tool(path)
+    if not source.instances:
         limit = source.limit(source.timeout)
-        named = [(k, c) for k, c in claims.claims.items() if len(k) == 3]
-        pairs = [(f"{category}/{net}_{prop}", limit, c) for (category, net, prop), c in named]
-    return {label: Record(c.result, c.seconds, limit) for label, limit, c in pairs if c is not None}
+        return {row_label(k): Record(c.result, c.seconds, limit) for k, c in table.rows.items()}
+    claims, _ = table.compare(source.instances)
+    pairs = [(i, claims.get(key_of(i))) for i in source.instances]
+    return {i.label: Record(c.result, c.seconds, i.timeout) for i, c in pairs if c is not None}
 
 
 def _read_store(path: Path, spec: str, chosen: Configuration | None, source: Source) -> list[Run]:
@@ -144,8 +144,22 @@ def _read_store(path: Path, spec: str, chosen: Configuration | None, source: Sou
         sql = "SELECT portfolio, MAX(cores) AS cores FROM answers GROUP BY portfolio"
         cores = {r["portfolio"]: int(r["cores"]) for r in connection.execute(sql)}
         connection.close()
-    except sqlite3.Error as error:
+    except (sqlite3.Error, ValueError, TypeError) as error:
         raise InputError(str(path), "a store of `verifolio bench`", str(error)) from None
+    try:
+        return _runs_of(rows, trees, cores, spec, chosen, source)
+    except (ValueError, TypeError, KeyError, IndexError, AttributeError) as error:
+        raise InputError(str(path), "a store that is whole", str(error)[:200], "remove it") from None
+
+
+def _runs_of(
+    rows: Sequence[sqlite3.Row],
+    trees: Mapping[str, sqlite3.Row],
+    cores: Mapping[str, int],
+    spec: str,
+    chosen: Configuration | None,
+    source: Source,
+) -> list[Run]:
     runs: dict[str, dict[str, Record]] = {}
     for row in rows:
         record = Record(

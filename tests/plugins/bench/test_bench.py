@@ -20,6 +20,7 @@ from verifolio.answer import Verdict
 from verifolio.errors import InputError
 from verifolio.plugins.bench.instances import Instance, cap, read_instances, select
 from verifolio.plugins.bench.ledger import Ledger, content_of, content_of_query
+from verifolio.plugins.bench.matching import key_of
 from verifolio.plugins.bench.progress import Forecast, clock
 from verifolio.plugins.bench.results import Result, read_tool, tools_in, write_results
 from verifolio.plugins.bench.runner import load
@@ -75,7 +76,7 @@ class TestInstances:
         table = write(tmp_path / "t.csv", header + "x_1,x,a.onnx,p.vnnlib,30,sat,violated,1.5\n")
         (found,) = read_instances(table)
         assert (found.id, found.category, found.expected) == ("x_1", "x", "sat")
-        assert tools_in([found])[0].claim(found) == read_claim("sat", 1.5)
+        assert tools_in([found])[0].compare([found])[0][key_of(found)] == read_claim("sat", 1.5)
 
     def test_several_networks(self, tmp_path: Path) -> None:
         text = "\"[('f', 'onnx/a.onnx'), ('g', 'onnx/b.onnx')]\",p.vnnlib,9\n"
@@ -157,7 +158,7 @@ class TestScores:
         write_results(tmp_path / "results.csv", [(instance("a"), Result(Verdict.MEMOUT, 2.0))])
         tool = read_tool(tmp_path / "results.csv")
         assert tool.name == tmp_path.name
-        assert tool.claim(instance("a")) == read_claim("error", 2.0)
+        assert tool.compare([instance("a")])[0][key_of(instance("a"))] == read_claim("error", 2.0)
 
 
 def test_a_forecast_learns_from_the_category() -> None:
@@ -223,7 +224,7 @@ def check_counterexamples(instances: list[Instance], folder: Path) -> None:
 
     found = 0
     for one in instances:
-        path = folder / f"{one.stem}.counterexample"
+        path = folder / f"{one.name}.counterexample"
         if one.expected == "sat":
             query = load(one)
             pairs = [p.strip("() ").split() for p in path.read_text().strip()[1:-1].splitlines()]

@@ -20,6 +20,7 @@ from verifolio.hooks import executors
 from verifolio.network import Network
 from verifolio.plugins.command.description import VARIABLE, described, parse_description, read_description
 from verifolio.plugins.command.files import read_point
+from verifolio.plugins.command.verdict import read_verdict
 from verifolio.plugins.command.verifier import Tool, make_class
 from verifolio.portfolio import Member, Portfolio, Race
 from verifolio.solve import Settings, Walk
@@ -117,6 +118,61 @@ def test_what_a_tool_says(
     answer = ask(inline, network, make(tmp_path, body), monkeypatch, threshold)
     assert answer.verdict is verdict, answer.reason
     assert reason in answer.reason
+
+
+POINTS = "\n((X_0 1.0)\n(X_1 1.0)\n(Y_0 2.0))\n"
+
+
+@pytest.mark.parametrize("answer", ["results", "output"])
+@pytest.mark.parametrize(
+    ("text", "verdict", "reason"),
+    [
+        ("Verified: False\n", Verdict.UNKNOWN, "no verdict"),
+        ("unsat leaf 1\nunsat leaf 2\n", Verdict.UNKNOWN, "no verdict"),
+        ("unsat-core: disabled\nunknown\n", Verdict.UNKNOWN, "no verdict"),
+        ("holds? checking ...\nunknown\n", Verdict.UNKNOWN, "no verdict"),
+        ("verified 3 of 10\nunknown\n", Verdict.UNKNOWN, "no verdict"),
+        ("unsat\nsat" + POINTS, Verdict.ERROR, "contradicts itself: unsat | sat"),
+        ("verified\nunknown\n", Verdict.ERROR, "contradicts itself: verified | unknown"),
+        ("sat" + POINTS + "UNSAT\n", Verdict.ERROR, "contradicts itself: sat | UNSAT"),
+        ("X_" + "9" * 5000 + "\n", Verdict.UNKNOWN, "no verdict"),
+        ("sat\n((X_" + "9" * 5000 + " 1.0))\n", Verdict.UNKNOWN, "without a complete counterexample"),
+        ("\nHOLDS \r\n", Verdict.UNSAT, ""),
+    ],
+)
+def test_a_verdict_is_a_whole_line(
+    inline: Executor,
+    network: Network,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    answer: str,
+    text: str,
+    verdict: Verdict,
+    reason: str,
+) -> None:
+    body = say(text) if answer == "results" else f"sys.stdout.write({text!r})"
+    tool = make(tmp_path, body, answer=answer, audit_seconds=0)
+    found = ask(inline, network, tool, monkeypatch, 2.5)
+    assert found.verdict is verdict, found.reason
+    assert reason in found.reason
+
+
+def test_a_results_file_states_its_verdict_first(tmp_path: Path) -> None:
+    tool = make(tmp_path, "pass")
+    assert read_verdict(tool, "progress\nunsat\n").verdict == ""
+    assert read_verdict(replace(tool, answer="output"), "progress\nunsat\n").verdict == "unsat"
+    own = replace(tool, verdicts={"unsat": r"result: proved in [\d.]+ s"})
+    assert read_verdict(own, "result: proved in 3.5 s\n").verdict == "unsat"
+    assert read_verdict(own, "result: proved in 3.5 s, not\n").verdict == ""
+
+
+def test_a_short_description_stays_small(tmp_path: Path) -> None:
+    """Nine levels of nine aliases each would be 400 million values."""
+    levels = [f"a{k}: &a{k} [{', '.join([f'*a{k - 1}'] * 9)}]" for k in range(1, 10)]
+    bomb = tmp_path / "bomb.yaml"
+    bomb.write_text("\n".join(["name: x", "a0: &a0 [x, x]", *levels, "command: *a9"]))
+    with pytest.raises(InputError, match="fewer aliases"):
+        read_description(bomb)
 
 
 def test_a_false_proof_is_refuted(
