@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from verifolio.errors import VerifolioError
 
-class VnnlibError(ValueError):
+
+class VnnlibError(VerifolioError, ValueError):
     """A text that is no valid VNN-LIB, or has no normal form; `line` is 0 where no text is involved."""
 
     def __init__(self, path: str, line: int, column: int, expected: str, got: str, remedy: str) -> None:

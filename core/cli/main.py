@@ -68,14 +68,13 @@ def _run(arguments: list[str]) -> int:
 def report(error: Exception) -> int:
     """Print an error for people; gives the exit code."""
     from verifolio.errors import SoundnessAlarm, VerifolioError
-    from verifolio.vnnlib import VnnlibError
 
     if os.environ.get(DEBUG_VARIABLE) == "1":
         traceback.print_exception(error)
     if isinstance(error, SoundnessAlarm):
         complain(f"soundness alarm: {error}")
         return ALARM
-    if isinstance(error, VerifolioError | VnnlibError):
+    if isinstance(error, VerifolioError):
         complain(str(error))
         return BAD_INPUT
     if isinstance(error, OSError) and error.filename is not None:

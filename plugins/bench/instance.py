@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 from verifolio.cli.clock import process_start
 from verifolio.errors import InputError, VerifolioError
-from verifolio.vnnlib import VnnlibError
 
 from .instances import Instance, parse_networks
 from .results import WRITTEN, write_text
@@ -64,7 +63,7 @@ def run(instance: Instance, results: Path, started: float) -> int:
     results.unlink(missing_ok=True)
     try:
         query, answer = _decide(instance, started)
-    except (VerifolioError, VnnlibError) as error:
+    except VerifolioError as error:
         _complain(str(error))
         write_text(results, "error\n")
         return 0

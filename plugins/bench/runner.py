@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 from verifolio.answer import Verdict
 from verifolio.errors import VerifolioError
 from verifolio.names import safe_name
-from verifolio.vnnlib import VnnlibError
 
 from .instances import Instance
 from .ledger import Ledger, content_of, content_of_query
@@ -82,7 +81,7 @@ class Run:
         for number, instance in enumerate(self.instances):
             try:
                 content = content_of(instance)
-            except (OSError, VerifolioError, VnnlibError) as error:
+            except (OSError, VerifolioError) as error:
                 self._settle(number, Result(Verdict.ERROR, 0.0, reason=_said(error)))
                 continue
             known = self.ledger.find(self.key, content, instance.timeout)
@@ -129,7 +128,7 @@ class Run:
             content = content_of_query(instance, query)
             left = instance.timeout - (time.monotonic() - started)
             result = self._ask(query, instance, started, left, log)
-        except (VerifolioError, VnnlibError) as error:
+        except VerifolioError as error:
             result = Result(Verdict.ERROR, time.monotonic() - started, reason=str(error))
             log.append(str(error))
         except Exception as error:  # a bug met by one instance must not cost the others their answers

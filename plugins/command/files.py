@@ -38,7 +38,9 @@ def _property(problem: Problem, query: Query | None) -> str:
     if problem.domain.ball is not None:
         raise InputError("property", "a box with linear rows", "a ball, which VNN-LIB cannot express")
     if query is not None and len(query.specification.cases) == 1:
-        return write(query.specification, "1.0")
+        asked = query.specification  # several tensors are one in version 1.0, in the network's order
+        inputs, outputs = asked.input_size, asked.output_size
+        return write(specification_from_cases(asked.cases, input_size=inputs, output_size=outputs))
     domain = problem.domain
     case = box_case(domain.lower, domain.upper, problem.disjuncts, domain.rows)
     return write(specification_from_cases([case], output_size=problem.graph.output_size))

@@ -10,8 +10,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import onnx
 import psutil
 import pytest
+from onnx import TensorProto, helper
 
 from verifolio.answer import Answer, Flag, Verdict
 from verifolio.errors import InputError
@@ -19,10 +21,11 @@ from verifolio.executor import Executor
 from verifolio.hooks import executors
 from verifolio.network import Network
 from verifolio.plugins.command.description import VARIABLE, described, parse_description, read_description
-from verifolio.plugins.command.files import read_point
+from verifolio.plugins.command.files import read_point, write_files
 from verifolio.plugins.command.verdict import read_verdict
 from verifolio.plugins.command.verifier import Tool, make_class
 from verifolio.portfolio import Member, Portfolio, Race
+from verifolio.query import Query
 from verifolio.solve import Settings, Walk
 from verifolio.testing.hostile_verifiers import Corners
 from verifolio.testing.samples import reaches, write_sum
@@ -312,6 +315,26 @@ def test_points_are_read_from_both_forms() -> None:
     assert two is not None
     assert one.tolist() == two.tolist() == [-0.001, 2.5]
     assert read_point("((X_0 1))", 2) is None
+
+
+def test_tools_get_several_tensors_as_one_in_the_networks_order(tmp_path: Path) -> None:
+    """y = a - b, declared the other way round."""
+    a, b, y = (helper.make_tensor_value_info(n, TensorProto.FLOAT, [1]) for n in "aby")
+    graph = helper.make_graph([helper.make_node("Sub", ["a", "b"], ["y"])], "g", [a, b], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, str(tmp_path / "net.onnx"))
+    (tmp_path / "p.vnnlib").write_text(
+        '(vnnlib-version <2.0>)\n(declare-network N (declare-input B real [1] "b") '
+        '(declare-input A real [1] "a") (declare-output Y real [1] "y"))\n'
+        "(assert (<= A[0] 1.5)) (assert (>= A[0] 1.5)) (assert (<= B[0] 0.1)) (assert (>= B[0] 0.1))\n"
+        "(assert (>= Y[0] 0.5))"
+    )
+    query = Query.from_files([tmp_path / "net.onnx"], tmp_path / "p.vnnlib")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    text = write_files(query.problems[0], query, folder)[1].read_text()
+    assert "(<= X_0 1.5)" in text
+    assert "(<= X_1 0.1)" in text
 
 
 def test_refusals(network: Network, tmp_path: Path) -> None:
