@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +26,7 @@ from verifolio.cli.common import (
     Timeout,
     VerifierName,
     at,
+    certificate_notes,
     exit_code,
     open_oracle,
 )
@@ -94,7 +96,7 @@ def verify(
             query = load_query(files)
             left = timeout - elapsed() if timeout else None
             answer = late(elapsed()) if left is not None and left <= 0 else oracle.ask(query, left)
-        finish(query, answer, as_json, counterexample, expect)
+        finish(query, answer, as_json, counterexample, expect, certificate_notes(option, answer))
 
 
 def late(seconds: float) -> Answer:
@@ -136,7 +138,14 @@ def match_networks(
     return tuple(by_name[d.equal_to or d.name] for d in declared)
 
 
-def finish(query: Query, answer: Answer, as_json: bool, counterexample: str, expect: str | None) -> None:
+def finish(
+    query: Query,
+    answer: Answer,
+    as_json: bool,
+    counterexample: str,
+    expect: str | None,
+    notes: Sequence[str] = (),
+) -> None:
     """Print, write the counterexample, leave with the exit code."""
     from verifolio.answer import Flag
     from verifolio.cli.main import ALARM, complain
@@ -144,19 +153,21 @@ def finish(query: Query, answer: Answer, as_json: bool, counterexample: str, exp
 
     if counterexample and answer.witness is not None:  # first: a closed pipe must not cost the file
         Path(counterexample).write_text(counterexample_text(query, answer.witness))
-    show(query, answer, as_json)
+    show(query, answer, as_json, notes)
+    for note in notes:
+        complain(note)
     if Flag.ALARM in answer.flags:
         complain(f"soundness alarm: {answer.reason}")
         raise typer.Exit(ALARM)
     raise typer.Exit(exit_code([answer.verdict], expect or answer.verdict.value))
 
 
-def show(query: Query | None, answer: Answer, as_json: bool) -> None:
+def show(query: Query | None, answer: Answer, as_json: bool, notes: Sequence[str] = ()) -> None:
     """Print the answer."""
     from verifolio.cli.output import say, say_json
 
     if as_json:
-        say_json(describe(query, answer))
+        say_json(describe(query, answer) | {"notes": list(notes)})
         return
     for line in lines(answer):
         say(line)
