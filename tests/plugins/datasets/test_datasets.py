@@ -235,7 +235,7 @@ def test_arrays_are_what_numpy_reads(tmp_path: Path) -> None:
 
 def test_a_header_that_claims_too_much(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.zeros((2, 2)))
-    data = (tmp_path / "a.npy").read_bytes().replace(b"(2, 2)", b"(9999999999, 99999999)"[:6])
-    (tmp_path / "a.npy").write_bytes(data.replace(b"'shape': (9999", b"'shape': (9, 9"))
+    data = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(data.replace(b"(2, 2)", b"(9, 9)"))
     with pytest.raises(InputError, match=r"a\.npy"):
         load_data(str(tmp_path / "a.npy"))
