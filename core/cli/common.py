@@ -5,15 +5,17 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 if TYPE_CHECKING:
-    from verifolio.answer import Verdict
+    from verifolio.answer import Answer, Verdict
     from verifolio.oracle import Oracle
     from verifolio.portfolio import Portfolio
 
+CERTIFICATE = "certificate"  # the option of verifiers that write what proves their answer
 LANES = 64  # members of a query that may run at a time; workers only start when there is work for them
 
 VerifierName = Annotated[str, typer.Option("--verifier", help="Use this verifier alone.")]
@@ -105,6 +107,33 @@ def exit_code(verdicts: Sequence[Verdict], expect: str | None) -> int:
     return DONE if all(v.decided for v in verdicts) else UNDECIDED
 
 
+def with_places(pairs: dict[str, str]) -> dict[str, str]:
+    """Options with the file of a certificate where the user means it: a worker has a folder of its own."""
+    from verifolio.errors import InputError
+
+    if not pairs.get(CERTIFICATE):
+        return pairs
+    path = Path(pairs[CERTIFICATE]).absolute()
+    if not path.parent.is_dir():
+        raise InputError(
+            f"--option {CERTIFICATE}", "a file in a folder that exists", str(path), "make the folder"
+        )
+    return pairs | {CERTIFICATE: str(path)}
+
+
+def certificate_notes(options: Sequence[str] | None, answer: Answer) -> list[str]:
+    """Why the file of a certificate that was asked for was not written; nothing where it was."""
+    from verifolio.options import split_pairs
+
+    path = with_places(split_pairs(list(options or ()))).get(CERTIFICATE, "")
+    said = str(answer.stats.get(CERTIFICATE, "") or "")
+    if not path or said == path:
+        return []
+    if answer.verdict.value != "unsat":
+        said = f"only a proof has one, and the answer is {answer.verdict.value}"
+    return [f"no certificate was written: {said or 'this proof needed no search that keeps one'}"]
+
+
 def select_portfolio(verifier: str, portfolio: str, options: Sequence[str]) -> Portfolio | None:
     """What --verifier, --portfolio and --option ask for; None leaves the choice to each query."""
     from verifolio.errors import InputError
@@ -118,5 +147,5 @@ def select_portfolio(verifier: str, portfolio: str, options: Sequence[str]) -> P
         remedy = "name one, or use a portfolio file"
         raise InputError("--option", "a --verifier it belongs to", "none", remedy)
     if verifier:
-        return single(verifier, split_pairs(list(options)))
+        return single(verifier, with_places(split_pairs(list(options))))
     return read_portfolio(portfolio) if portfolio else None

@@ -92,11 +92,19 @@ def _plugins() -> list[Check]:
         (
             f"{p['kind']} {p['name']}",
             True,
-            f"unavailable: {p['unavailable']}" if p["unavailable"] else "ready",
+            state(p),
         )
         for p in _inventory()
     ]
     return [*names, *states]
+
+
+def state(plugin: dict[str, object]) -> str:
+    """ready; not installed, and what to do; or not applicable: a kind of file, which is not installed."""
+    why = plugin["unavailable"]
+    if not why:
+        return "ready"
+    return f"not applicable: {why}" if "is a kind of file" in str(why) else f"not installed: {why}"
 
 
 def _inventory() -> list[dict[str, object]]:

@@ -61,6 +61,10 @@ def _run(arguments: list[str]) -> int:
         return INTERRUPTED
     except BrokenPipeError:
         return leave_pipe()
+    except SystemExit as leaving:  # click's own way to end when the pipe is closed
+        if not isinstance(leaving.__context__, BrokenPipeError):
+            raise
+        return leave_pipe()
     except Exception as error:
         return report(error)
 

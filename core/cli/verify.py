@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -25,6 +26,7 @@ from verifolio.cli.common import (
     Timeout,
     VerifierName,
     at,
+    certificate_notes,
     exit_code,
     open_oracle,
 )
@@ -92,7 +94,7 @@ def verify(
             query = load_query(files)
             left = timeout - elapsed() if timeout else None
             answer = late(elapsed()) if left is not None and left <= 0 else oracle.ask(query, left)
-        finish(query, answer, as_json, counterexample, expect)
+        finish(query, answer, as_json, counterexample, expect, certificate_notes(option, answer))
 
 
 def late(seconds: float) -> Answer:
@@ -113,7 +115,14 @@ def load_query(files: list[str]) -> Query:
     return Query.from_files(files[:-1], files[-1])
 
 
-def finish(query: Query, answer: Answer, as_json: bool, counterexample: str, expect: str | None) -> None:
+def finish(
+    query: Query,
+    answer: Answer,
+    as_json: bool,
+    counterexample: str,
+    expect: str | None,
+    notes: Sequence[str] = (),
+) -> None:
     """Print, write the counterexample, leave with the exit code."""
     from verifolio.answer import Flag
     from verifolio.cli.main import ALARM, complain
@@ -121,7 +130,9 @@ def finish(query: Query, answer: Answer, as_json: bool, counterexample: str, exp
 
     if counterexample and answer.witness is not None:  # first: a closed pipe must not cost the file
         Path(counterexample).write_text(counterexample_text(query, answer.witness))
-    show(query, answer, as_json)
+    show(query, answer, as_json, notes)
+    for note in notes:
+        complain(note)
     if Flag.EMPTY in answer.flags:
         complain(f"warning: {answer.reason}; nothing about the network was proved")
     if Flag.ALARM in answer.flags:
@@ -130,12 +141,12 @@ def finish(query: Query, answer: Answer, as_json: bool, counterexample: str, exp
     raise typer.Exit(exit_code([answer.verdict], expect or answer.verdict.value))
 
 
-def show(query: Query | None, answer: Answer, as_json: bool) -> None:
+def show(query: Query | None, answer: Answer, as_json: bool, notes: Sequence[str] = ()) -> None:
     """Print the answer."""
     from verifolio.cli.output import say, say_json
 
     if as_json:
-        say_json(describe(query, answer))
+        say_json(describe(query, answer) | {"notes": list(notes)})
         return
     for line in lines(answer):
         say(line)

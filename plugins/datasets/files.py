@@ -19,7 +19,7 @@ from verifolio.errors import InputError
 
 IMAGE_KEYS = ("images", "x", "X", "data", "inputs")
 LABEL_KEYS = ("labels", "y", "targets", "label")
-MAX_TEXT = 1 << 29  # bytes of a CSV file, decompressed; MNIST's training set has 110 MB
+MAX_TEXT = 1 << 28  # bytes of a CSV file, decompressed; MNIST's training set has 110 MB
 MAX_LINE = 1 << 22  # bytes of one line; an ImageNet picture has 0.6 MB
 
 
@@ -113,19 +113,19 @@ def _read_csv(
     named = not all(_is_number(cell) for cell in first[1])
     values = array("d")  # grows without keeping the texts of the cells
     for line, row in rows if named else chain((first,), rows):
-        _check_row(path, line, row, width)
-        values.extend(map(float, row))
+        try:
+            values.extend(map(float, row))
+        except ValueError:
+            raise _bad_cell(path, line, row) from None
+        if len(row) != width:
+            raise InputError(f"{path}:{line}", f"{width} values", str(len(row)), "every line needs as many")
     table = np.frombuffer(values, np.float64) if values else np.zeros(0)
     return [c.strip().lower() for c in first[1]] if named else None, table.reshape(-1, width)
 
 
-def _check_row(path: Path, line: int, row: list[str], width: int) -> None:
-    bad = next((i for i, cell in enumerate(row) if not _is_number(cell)), None)
-    if bad is not None:
-        got = repr(row[bad][:40])
-        raise InputError(f"{path}:{line}:{bad + 1}", "a number", got, "correct the cell")
-    if len(row) != width:
-        raise InputError(f"{path}:{line}", f"{width} values", str(len(row)), "every line needs as many")
+def _bad_cell(path: Path, line: int, row: list[str]) -> InputError:
+    bad = next(i for i, cell in enumerate(row) if not _is_number(cell))
+    return InputError(f"{path}:{line}:{bad + 1}", "a number", repr(row[bad][:40]), "correct the cell")
 
 
 def _is_number(cell: str) -> bool:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from verifolio.arrays import read_array, read_arrays
 from verifolio.data import load_data
 from verifolio.errors import InputError
 
@@ -205,3 +206,36 @@ def test_an_unknown_kind_of_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.parquet").write_text("")
     with pytest.raises(InputError, match=r"\.csv"):
         load_data(str(tmp_path / "a.parquet"))
+
+
+def test_archives_are_read_up_to_a_limit(tmp_path: Path) -> None:
+    np.savez_compressed(tmp_path / "a.npz", x=np.zeros((1000, 1000)))
+    assert (tmp_path / "a.npz").stat().st_size < 100_000
+    with pytest.raises(InputError, match="more than 1000000 bytes"):
+        read_arrays(tmp_path / "a.npz", "arrays", 1_000_000)
+    np.save(tmp_path / "a.npy", np.zeros((10, 10)))
+    with pytest.raises(InputError, match="allowed"):
+        read_array(tmp_path / "a.npy", "an array", 500)
+
+
+def test_arrays_are_what_numpy_reads(tmp_path: Path) -> None:
+    for array in (
+        np.arange(6.0).reshape(2, 3),
+        np.asfortranarray(np.eye(3)),
+        np.array(7),
+        np.zeros((0, 2)),
+        np.array("a"),
+    ):
+        np.savez(tmp_path / "a.npz", x=array)
+        found = read_arrays(tmp_path / "a.npz", "arrays")["x"]
+        assert found.dtype == array.dtype
+        assert found.shape == array.shape
+        assert (found == array).all()
+
+
+def test_a_header_that_claims_too_much(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.zeros((2, 2)))
+    data = (tmp_path / "a.npy").read_bytes()
+    (tmp_path / "a.npy").write_bytes(data.replace(b"(2, 2)", b"(9, 9)"))
+    with pytest.raises(InputError, match=r"a\.npy"):
+        load_data(str(tmp_path / "a.npy"))
