@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from verifolio.formula.terms import Formula, negate
+from verifolio.formula.terms import Epsilon, Formula, mentions, negate
 from verifolio.network import Network
-from verifolio.property import Points, Property, Reference, build_query, check_networks
+from verifolio.property import Growth, Points, Property, Reference, build_query, check_networks
 from verifolio.query import Query
 
 if TYPE_CHECKING:
@@ -21,6 +21,13 @@ if TYPE_CHECKING:
 
 class FormulaProperty(Property):
     """Subclasses give the formula that must hold at every point of the ball."""
+
+    growth_reason = "its formula mentions epsilon, so it may hold at a radius and fail at a smaller one"
+
+    @property
+    def growth(self) -> Growth:  # type: ignore[override]
+        """The same condition at every radius, unless the formula mentions the radius."""
+        return Growth.OTHER if mentions(self.formula(), Epsilon) else Growth.FIXED
 
     @abstractmethod
     def formula(self) -> Formula:
@@ -41,9 +48,9 @@ class FormulaProperty(Property):
 
         x0 = np.asarray(reference.x, np.float64).ravel()
         y0 = np.zeros(0) if reference.outputs is None else reference.outputs
-        outputs = sum(n.output_size for n in networks)
+        sizes = tuple(n.output_size for n in networks)
         where = f"property {self.name}"
-        binding = Binding(x0, y0, reference.label, reference.epsilon, len(x0), outputs, where)
+        binding = Binding(x0, y0, reference.label, reference.epsilon, len(x0), sizes, where)
         return disjuncts_of(formula, binding)
 
     def satisfied(self, points: Points) -> Tensor:

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, ClassVar
 from verifolio.errors import InputError
 from verifolio.network import Network
 from verifolio.plugins.properties.classification import gaps
-from verifolio.property import Points, Property, Reference, build_query, check_label, check_networks
+from verifolio.property import (
+    Growth,
+    Points,
+    Property,
+    Reference,
+    build_query,
+    check_label,
+    check_networks,
+)
 from verifolio.query import Query
 from verifolio.vnnlib import make_rows
 
@@ -35,11 +43,14 @@ class Targeted(Property):
     name: ClassVar[str] = "targeted"
     Options: ClassVar[type] = TargetOptions
     needs_outputs: ClassVar[bool] = True
+    growth = Growth.FIXED
 
     def query(self, networks: Sequence[Network], reference: Reference) -> Query:
         check_networks(self, networks)
         outputs, start = networks[0].output_size, len(reference.x)
         check_label(self, reference.label, outputs)
+        if outputs < 2:
+            raise InputError("property targeted", "at least 2 outputs", str(outputs), "use output-range")
         if not RUNNER_UP <= self.options.target < outputs:
             raise InputError("option target", f"-1 to {outputs - 1}", str(self.options.target))
         target = self.options.target
@@ -57,9 +68,10 @@ class Targeted(Property):
         return (lead < 0).any(dim=1) | vacuous
 
     def loss(self, points: Points) -> Tensor:
+        from verifolio.formula.evaluate import alternatives
+
         lead, vacuous = self._lead(points)
-        each = lead.clamp_min(0) + (lead == 0)
-        return each.prod(dim=1).masked_fill(vacuous, 0.0)
+        return alternatives(lead.clamp_min(0) + (lead == 0)).masked_fill(vacuous, 0.0)
 
     def violation(self, points: Points) -> Tensor:
         return -self._lead(points)[0].amin(dim=1)
@@ -89,6 +101,7 @@ class TopK(Property):
 
     name: ClassVar[str] = "top-k"
     Options: ClassVar[type] = TopKOptions
+    growth = Growth.FIXED
 
     def query(self, networks: Sequence[Network], reference: Reference) -> Query:
         check_networks(self, networks)

@@ -38,7 +38,7 @@ def random_points(seed: int, count: int = 400) -> tuple[Points, Binding]:
     x0, y0 = np.round(rng.uniform(0, 8, 2)) / 8, np.round(8 * rng.normal(size=3)) / 8
     x, y = x0 + rng.integers(-4, 5, (count, 2)) / 8, y0 + np.round(8 * rng.normal(size=(count, 3))) / 8
     points = Points.at(Reference(x0, 1, 0.25, outputs=y0), x, y)
-    return points, Binding(x0, y0, 1, 0.25, 2, 3)
+    return points, Binding(x0, y0, 1, 0.25, 2, (3,))
 
 
 @pytest.mark.parametrize("text", TEXTS)

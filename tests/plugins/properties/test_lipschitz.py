@@ -15,7 +15,7 @@ from verifolio.export import export_onnx
 from verifolio.plugins.properties.affine import affine_radius
 from verifolio.plugins.properties.distances import Lipschitz, LipschitzOptions
 from verifolio.portfolio import single
-from verifolio.property_verdict import Status, at_sight
+from verifolio.property_verdict import Status, at_sight, follow
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_shells_decide_what_the_one_query_decides(tmp_path: Path) -> None:
             for constant in (0.1, 0.25, 0.5, 1.0):
                 prop = Lipschitz(LipschitzOptions(constant))
                 whole = oracle.ask(prop.query([network], reference)).verdict
-                answer = prop.settle([network], reference, oracle.ask)
+                answer = follow(prop.settle([network], reference), oracle.ask)
                 assert answer is None or answer.verdict is whole, f"{constant} around {reference.x}"
                 seen.add(None if answer is None else answer.verdict)
     assert seen == {Verdict.SAT, Verdict.UNSAT}
@@ -83,7 +83,7 @@ def test_shells_decide_what_the_one_query_decides(tmp_path: Path) -> None:
 def test_shells_leave_other_norms_and_kinks_alone(oracle: Oracle, tmp_path: Path) -> None:
     network, prop = two_slopes(tmp_path), Lipschitz(LipschitzOptions(3.1))
     for reference in (Reference(np.array([0.5, 0.5]), 0, 0.1), Reference(np.array([0.3, 0.5]), 0, 0.1, 2.0)):
-        assert prop.settle([network], reference, oracle.ask) is None
+        assert follow(prop.settle([network], reference), oracle.ask) is None
 
 
 def test_a_reference_on_a_kink_uses_the_tolerance(oracle: Oracle, tmp_path: Path) -> None:
