@@ -190,8 +190,8 @@ class Property(ABC):
 
         A generator: it yields a query, is sent the answer, and returns what follows from all of them.
         """
+        yield from ()
         return None
-        yield
 
     @abstractmethod
     def satisfied(self, points: Points) -> Tensor:

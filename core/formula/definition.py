@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from verifolio.formula.terms import Epsilon, Formula, mentions, negate
+from verifolio.formula.terms import EPSILON, Y0, Formula, mentions, negate
 from verifolio.network import Network
 from verifolio.property import Growth, Points, Property, Reference, build_query, check_networks
 from verifolio.query import Query
@@ -27,7 +27,7 @@ class FormulaProperty(Property):
     @property
     def growth(self) -> Growth:  # type: ignore[override]
         """The same condition at every radius, unless the formula mentions the radius."""
-        return Growth.OTHER if mentions(self.formula(), Epsilon) else Growth.FIXED
+        return Growth.OTHER if mentions(self.formula(), EPSILON) else Growth.FIXED
 
     @abstractmethod
     def formula(self) -> Formula:
@@ -39,7 +39,8 @@ class FormulaProperty(Property):
     def query_for(self, networks: Sequence[Network], reference: Reference, formula: Formula) -> Query:
         """The query whose counterexamples violate this formula around the reference."""
         check_networks(self, networks)
-        reference = reference.with_outputs(networks)
+        if mentions(formula, Y0):
+            reference = reference.with_outputs(networks)
         return build_query(self, networks, reference, self.rows(networks, reference, negate(formula)))
 
     def rows(self, networks: Sequence[Network], reference: Reference, formula: Formula) -> list[Rows]:

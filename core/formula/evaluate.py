@@ -32,7 +32,6 @@ from verifolio.formula.terms import (
 )
 from verifolio.property import Points
 
-
 LEAST = 1e-30  # its inverse, and twenty thousand times that, still fit single precision
 
 

@@ -169,14 +169,14 @@ def positions(where: Where, label: int, size: int, place: str = "formula") -> li
     return [i for i in range(size) if i != label] if where == "others" else wanted
 
 
-def mentions(part: object, name: type[Term]) -> bool:
-    """Whether a term of this kind occurs in a formula or a term."""
-    if isinstance(part, name):
+def mentions(part: object, wanted: Term) -> bool:
+    """Whether this term occurs in a formula or a term."""
+    if part == wanted:
         return True
     inner = (
         part if isinstance(part, tuple) else vars(part).values() if isinstance(part, Formula | Term) else ()
     )
-    return any(mentions(p, name) for p in inner)
+    return any(mentions(p, wanted) for p in inner)
 
 
 def term(value: Term | float | Fraction) -> Term:

@@ -11,7 +11,7 @@ from scipy import stats
 
 from verifolio.cli.main import run as cli
 from verifolio.errors import InputError
-from verifolio.plugins.distribution.ledger import Ledger
+from verifolio.plugins.distribution.ledger import Entry, Ledger
 from verifolio.plugins.distribution.report import build_report, load_rows
 from verifolio.plugins.distribution.search import Status
 from verifolio.plugins.distribution.statistics import (
@@ -170,7 +170,8 @@ def test_reports_come_from_tables_and_stores(tmp_path: Path, capsys: pytest.Capt
         ledger.begin("one", {"tolerance": 0.5, "radii": []})
         ledger.begin("two", {"tolerance": 0.5, "radii": [0.001, 0.003, 0.005]})
         for position, one in enumerate(rows):
-            ledger.finish("two", "", position, one, None)
+            entry = Entry(str(position), "", position, one.network, one.split)
+            ledger.finish("two", entry, one)
     stored, step = load_rows([tmp_path / "run.db"])
     assert stored == rows
     assert step == pytest.approx(0.002)
