@@ -57,7 +57,7 @@ def test_ten_digits_take_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert tuple(lines[0]) == (*COLUMNS, *MORE)
     assert len(lines) == 11
     for line in lines[1:]:
-        row = dict(zip(COLUMNS, line, strict=True))
+        row = dict(zip((*COLUMNS, *MORE), line, strict=True))
         if row["status"] == "misclassified":
             assert row["lower"] == row["upper"] == row["gap"] == ""
             assert row["label"] != row["predicted"]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -121,7 +122,9 @@ def test_rank_correlation_uses_common_inputs() -> None:
 def test_the_summary_counts() -> None:
     found = summarise("n.onnx", "test", ROWS, step=0.02)
     assert (found.inputs, found.measured, found.misclassified) == (5, 4, 1)
-    assert (found.closed, found.unsolved, found.terminated) == (2, 1, 3)
+    assert (found.closed, found.unsolved, found.terminated) == (2, 1, 1)  # by its gap: nothing else is known
+    noted = [replace(ROWS[1], terminated=False), replace(ROWS[2], terminated=True)]
+    assert summarise("n.onnx", "test", noted, step=0.02).terminated == 1  # what was noted counts
     assert found.mean_lower == pytest.approx(0.15)
     assert found.mean_gap == pytest.approx(0.025)
     assert found.seconds == 4.0
@@ -181,3 +184,10 @@ def test_reports_come_from_tables_and_stores(tmp_path: Path, capsys: pytest.Capt
     with pytest.raises(InputError, match="measured"):
         load_rows([tmp_path / "run.db"], "one")
     assert cli(["distribution", "report", str(tmp_path / "missing.csv")]) == 2
+
+
+def test_reused_answers_are_not_in_the_times() -> None:
+    rows = [row(0.1, 0.1, 0, seconds=4.0), row(0.1, 0.1, 1, seconds=0.0, reused=2)]
+    found = summarise("n.onnx", "test", rows)
+    assert (found.seconds, found.mean_seconds, found.reused) == (4.0, 4.0, 1)
+    assert "1 reused, not in the times" in found.text()
