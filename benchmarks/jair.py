@@ -175,7 +175,7 @@ def challenge(rows: Sequence[Row], given: argparse.Namespace) -> int:
     data, broken, tried = load_data(f"mnist:{given.split}"), 0, 0
     for row in (r for r in rows if r.measured and r.lower):
         network = Network.load(SHARED / "jair" / row.network)
-        family = make_family(Setting(), network, data, row.image_id, "")
+        family = make_family(Setting(), [network], data, row.image_id, "")
         query = family.query(row.lower or 0.0)
 
         def check(_: int, x: NDArray[np.float64], query: Query = query) -> bool:

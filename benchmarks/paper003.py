@@ -30,7 +30,7 @@ from verifolio.attempt import Choice
 from verifolio.data import Dataset, load_data
 from verifolio.plugins.training.architectures import build
 from verifolio.plugins.training.attacks import Ball, pgd
-from verifolio.plugins.training.counterexamples import Hunt, hunt, reference_of
+from verifolio.plugins.training.counterexamples import Hunt, hunt
 from verifolio.plugins.training.keep import keep, train_once
 from verifolio.plugins.training.setup import Choices, load_weights, make_regime
 from verifolio.plugins.training.trainer import Schedule, accuracy, fit, tensors
@@ -173,7 +173,7 @@ def distances(study: Study, path: Path, model: nn.Sequential, near: Tensor, atta
             if key not in known:
                 with torch.no_grad():
                     predicted = int(model(x[k][None]).argmax())
-                query = prop.query([network], reference_of(x[k], predicted, REACH[attack]))
+                query = prop.query([network], REACH[attack].reference(x[k], predicted))
                 around = Around(x[k].double().numpy().ravel(), REACH[attack].epsilon, math.inf)
                 nearest = oracle.closest(query, around, Choice(falsifier, options))
                 known[key] = None if nearest.witness is None else 255 * nearest.distance

@@ -92,6 +92,7 @@ class Answer:
     bound: float | None = None
     stats: Stats = field(default_factory=dict)
     attempts: tuple[Attempt, ...] = ()
+    reused: bool = False  # served from memory or a store: its seconds were spent at another time
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
+import math
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +18,11 @@ from numpy.typing import NDArray
 from verifolio.errors import InputError
 from verifolio.registry import Plugins, installed
 
+if TYPE_CHECKING:
+    from verifolio.network import Network
+
 Array = NDArray[np.float64]
+LAYOUTS = {"hwc": (0, 3, 1, 2), "chw": (0, 2, 3, 1)}  # of the data: how to turn it into the other one
 NO_LABEL = -1
 SYSTEM = Path("/usr/share")  # where packages of the system put data sets
 
@@ -54,6 +60,13 @@ class Dataset:
     def size(self) -> int:
         """How many values one input has."""
         return int(self.raw.shape[1])
+
+    @cached_property
+    def sha256(self) -> str:
+        """A hash of the inputs and labels; names do not matter."""
+        digest = hashlib.sha256(f"{self.raw.dtype} {self.raw.shape} {self.shape} {self.scale}".encode())
+        digest.update(np.ascontiguousarray(self.raw).tobytes() + self.labels.tobytes())
+        return digest.hexdigest()
 
     @cached_property
     def images(self) -> Array:
@@ -123,6 +136,70 @@ def load_data(spec: str, plugins: Plugins | None = None) -> Dataset:
         "neither",
         "write NAME, NAME:SPLIT, PATH or PATH:SPLIT",
     )
+
+
+def in_layout(data: Dataset, layout: str) -> Dataset:
+    """The data with channels first where they were last (`hwc`), last where they were first (`chw`)."""
+    if not layout:
+        return data
+    if layout not in LAYOUTS:
+        raise InputError("--layout", "hwc or chw", repr(layout))
+    if len(data.shape) != 3:
+        raise InputError("--layout", "inputs with three axes", _shape(data.shape), "leave the option out")
+    turned = data.raw.reshape(-1, *data.shape).transpose(LAYOUTS[layout])
+    return replace(data, raw=turned.reshape(len(data), -1), shape=turned.shape[1:])
+
+
+def check_shape(data: Dataset, network: Network) -> None:
+    """Refuse inputs whose axes are not the network's; vectors fit anything of their length, and the reverse.
+
+    Axes of length 1 do not count, because channels and batches of 1 come and go.
+    """
+    tensors = network.inputs
+    wanted = _axes(tensors[0].shape) if len(tensors) == 1 else (network.input_size,)
+    got = _axes(data.shape)
+    if math.prod(got) == math.prod(wanted) and (got == wanted or min(len(got), len(wanted)) <= 1):
+        return
+    turned = {name: tuple(got[k - 1] for k in order[1:]) for name, order in LAYOUTS.items() if len(got) == 3}
+    fitting = [name for name, axes in turned.items() if axes == wanted]
+    remedy = f"--layout {fitting[0]} turns the axes" if fitting else "use the data this network was made for"
+    expected = f"inputs of shape {_shape(wanted)} for {network.path.name}"
+    raise InputError(f"data {data.name}:{data.split}", expected, _shape(got), remedy)
+
+
+def _axes(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(n for n in shape if n != 1) or (1,)
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
+
+
+def parse_range(text: str) -> tuple[float, float]:
+    """LOW,HIGH, the legal values of inputs."""
+    try:
+        low, high = (float(v) for v in text.split(","))
+    except ValueError:
+        raise InputError("--range", "two numbers LOW,HIGH", repr(text)) from None
+    if not low < high:  # nan too
+        raise InputError("--range", "LOW,HIGH with LOW below HIGH", repr(text))
+    return low, high
+
+
+def check_range(data: Dataset, indices: Sequence[int], low: float, high: float) -> None:
+    """Refuse inputs with values outside the legal range: nothing that is said around them would make sense."""
+    for i in indices:
+        x = data.image(i)
+        wrong = np.flatnonzero(~((x >= low) & (x <= high)))
+        if len(wrong):
+            least = min(low, float(np.asarray(data.raw.min(), np.float64)) / data.scale)
+            most = max(high, float(np.asarray(data.raw.max(), np.float64)) / data.scale)
+            raise InputError(
+                f"data {data.name}:{data.split}, input {i}",
+                f"values from {low:g} to {high:g}",
+                f"{x[wrong[0]]:g} at position {wrong[0]}",
+                f"--range {least:g},{most:g}, or scale the data",
+            )
 
 
 def _read_file(path: Path, split: str, sources: list[type[DataSource]]) -> Dataset:

@@ -210,7 +210,7 @@ class Oracle:
             cached = self._cache.get(query.sha256)
         if cached is not None and _serves(*cached, settings.timeout, asking.attacked):
             self._count("cached")
-            return cached[0]
+            return replace(cached[0], reused=True)
         inferred = self.knowledge.infer(query) if self.infer else None
         if inferred is not None:
             self._count("inferred")
@@ -220,7 +220,7 @@ class Oracle:
             stored = self.store.find(query, self._portfolio(asking).key, settings)
         if stored is not None:
             self._count("stored")
-            return self._remember(asking, stored, settings)
+            return replace(self._remember(asking, stored, settings), reused=True)
         return None
 
     def _work(self, asking: Asking, settings: Settings) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,16 +23,40 @@ from verifolio.vnnlib import Rows, box_case, specification_from_cases
 if TYPE_CHECKING:
     from torch import Tensor
 
+T = TypeVar("T")
 Array = NDArray[np.float64]
+Asking = Generator[Query, Answer, T]
 NORMS = (1.0, 2.0, math.inf)
+
+
+class Geometry(Protocol):
+    """Which inputs lie within a radius, where that is not simply x - radius to x + radius."""
+
+    def box(self, radius: float) -> tuple[Array, Array]: ...
+
+    def ball(self, radius: float) -> Ball | None: ...
+
+
+class Growth(StrEnum):
+    """How a property's query changes with the radius. Searches over radii depend on it.
+
+    FIXED: every radius has the same output condition, on the part of one region that lies in the ball.
+    MONOTONE: the condition may differ, but a property that holds at a radius holds at every smaller one.
+    OTHER: neither is known, so no search over radii may be made.
+    """
+
+    FIXED = "fixed"
+    MONOTONE = "monotone"
+    OTHER = "other"
 
 
 @dataclass(frozen=True, eq=False)
 class Reference:
     """The input a property is about: its values (flat), its label, the radius and norm, the legal range.
 
-    `outputs` are the networks' outputs at x, concatenated; a property that needs them computes them where
-    they are missing (see `with_outputs`).
+    `outputs` are the networks' outputs at x, concatenated, and `sizes` says how many belong to each network; a
+    property that needs them computes them where they are missing (see `with_outputs`). All values are those
+    that the network reads; `geometry` says what the radius means where they are normalised data.
     """
 
     x: Array
@@ -41,6 +66,8 @@ class Reference:
     lower: Array | float = 0.0
     upper: Array | float = 1.0
     outputs: Array | None = field(default=None)
+    sizes: tuple[int, ...] = ()
+    geometry: Geometry | None = None
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon >= 0):
@@ -55,12 +82,17 @@ class Reference:
     def box(self) -> tuple[Array, Array]:
         """x - epsilon and x + epsilon, clipped to the legal range; x itself is never clipped away."""
         x = np.asarray(self.x, np.float64).ravel()
-        lower = np.minimum(np.maximum(x - self.epsilon, self.lower), x)
-        return lower, np.maximum(np.minimum(x + self.epsilon, self.upper), x)
+        near, far = (
+            (x - self.epsilon, x + self.epsilon) if self.geometry is None else self.geometry.box(self.epsilon)
+        )
+        lower = np.minimum(np.maximum(near, self.lower), x)
+        return lower, np.maximum(np.minimum(far, self.upper), x)
 
     @property
     def ball(self) -> Ball | None:
         """The ball that narrows the box further; None for the maximum norm."""
+        if self.geometry is not None:
+            return self.geometry.ball(self.epsilon)
         x = np.asarray(self.x, np.float64).ravel()
         return None if math.isinf(self.norm) else Ball(x, self.epsilon, self.norm)
 
@@ -71,7 +103,15 @@ class Reference:
         from verifolio.graph.enclosure import enclose
 
         x = np.asarray(self.x, np.float64).ravel()
-        return replace(self, outputs=np.concatenate([enclose(n.graph, x)[0] for n in networks]))
+        parts = [enclose(n.graph, x)[0] for n in networks]
+        return replace(self, outputs=np.concatenate(parts), sizes=tuple(len(p) for p in parts))
+
+    def within(self, distance: float) -> Reference:
+        """The same, with inputs that are at most this far from x in the maximum norm, rounded outward."""
+        x = np.asarray(self.x, np.float64).ravel()
+        lower = np.maximum(self.lower, np.nextafter(x - distance, -np.inf))
+        upper = np.minimum(self.upper, np.nextafter(x + distance, np.inf))
+        return replace(self, lower=lower, upper=upper)
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,7 +119,7 @@ class Points:
     """A batch of points: inputs (B, n) and outputs (B, m), each with its reference's inputs, outputs, label.
 
     Anything that the loss should be differentiated by carries gradients: `y` and `y0` in training, `x` in an
-    attack.
+    attack. `sizes` says how many outputs each network has, where there are several.
     """
 
     x: Tensor
@@ -88,6 +128,7 @@ class Points:
     y0: Tensor
     labels: Tensor
     epsilon: float
+    sizes: tuple[int, ...] = ()
 
     @classmethod
     def at(cls, reference: Reference, x: NDArray[Any], y: NDArray[Any]) -> Points:
@@ -100,7 +141,7 @@ class Points:
         y0 = np.broadcast_to(np.asarray(outputs, np.float64), y.shape).copy()
         tensors = [torch.from_numpy(np.ascontiguousarray(a)) for a in (x, y, x0, y0)]
         labels = torch.full((len(x),), reference.label, dtype=torch.int64)
-        return cls(tensors[0], tensors[1], tensors[2], tensors[3], labels, reference.epsilon)
+        return cls(tensors[0], tensors[1], tensors[2], tensors[3], labels, reference.epsilon, reference.sizes)
 
 
 class Property(ABC):
@@ -110,13 +151,26 @@ class Property(ABC):
     Options: ClassVar[type] = NoOptions
     networks: int = 1  # how many networks it is about; options may say so
     needs_outputs: ClassVar[bool] = False  # whether it mentions the reference's outputs
+    growth: Growth = Growth.OTHER  # how its query changes with the radius
+    growth_reason: ClassVar[str] = "it does not say that it is monotone in the radius"
+    source: ClassVar[str] = ""  # a hash of the file that defines it
 
     def __init__(self, options: Any = None) -> None:
         self.options = self.Options() if options is None else options
 
+    @property
+    def key(self) -> str:
+        """Everything that decides what the property means: its definition and its options."""
+        cls = type(self)
+        return f"{cls.__module__}.{cls.__qualname__} {cls.source} {self.options!r}"
+
     def region(self, reference: Reference) -> tuple[Array, Array]:
-        """The box that points come from; the reference's ball narrows it further."""
+        """The box that points come from."""
         return reference.box
+
+    def ball(self, reference: Reference) -> Ball | None:
+        """The ball that narrows the region further."""
+        return reference.ball
 
     @abstractmethod
     def query(self, networks: Sequence[Network], reference: Reference) -> Query:
@@ -132,12 +186,14 @@ class Property(ABC):
 
     def accusation(self, networks: Sequence[Network], reference: Reference, x: Array) -> Query:
         """What a suspect is judged by: every counterexample violates the property; it may be smaller."""
-        return self.query(networks, reference)
+        return self.refutation(networks, reference) or self.query(networks, reference)
 
-    def settle(
-        self, networks: Sequence[Network], reference: Reference, ask: Callable[[Query], Answer]
-    ) -> Answer | None:
-        """SAT or UNSAT by asking simpler queries than `query`, where there are any; None leaves it to that."""
+    def settle(self, networks: Sequence[Network], reference: Reference) -> Asking[Answer | None]:
+        """SAT or UNSAT by simpler queries than `query`, where there are any; None leaves it to that.
+
+        A generator: it yields a query, is sent the answer, and returns what follows from all of them.
+        """
+        yield from ()
         return None
 
     @abstractmethod
@@ -180,7 +236,7 @@ def build_query(
         )
     specification = specification_from_cases([box_case(lower, upper, disjuncts)], output_size=size)
     labels = {"property": prop.name, "epsilon": repr(reference.epsilon), "label": str(reference.label)}
-    return Query(tuple(networks), specification, reference.ball, len(networks) > 1, prop.name, labels)
+    return Query(tuple(networks), specification, prop.ball(reference), len(networks) > 1, prop.name, labels)
 
 
 def check_networks(prop: Property, networks: Sequence[Network]) -> None:

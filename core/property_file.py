@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import inspect
 from collections.abc import Mapping
@@ -64,6 +65,7 @@ def formula_property(path: Path, found: Mapping[str, Any]) -> type[Property]:
         name = str(found.get("name") or path.stem)
         networks = int(count)
         needs_outputs = "y0" in text
+        source = hashlib.sha256(f"{text} {count}".encode()).hexdigest()
 
         def formula(self) -> Formula:
             values = {f.name: getattr(self.options, f.name) for f in fields(self.options)}
@@ -96,4 +98,5 @@ def _from_python(path: Path, member: str) -> type[Property]:
         raise InputError(
             f"{path}:{chosen[0].__name__}", "a name and all methods of a property", "some missing"
         )
+    chosen[0].source = hashlib.sha256(path.read_bytes()).hexdigest()
     return chosen[0]

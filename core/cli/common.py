@@ -47,6 +47,13 @@ Expect = Annotated[
     ),
 ]
 Device = Annotated[str, typer.Option("--device", help="Where tensors live.")]
+Range = Annotated[
+    str,
+    typer.Option("--range", "--legal", help="The legal values of inputs, LOW,HIGH, as the data has them."),
+]
+Layout = Annotated[
+    str, typer.Option("--layout", help="hwc or chw: the data's axes, where the network wants the other one.")
+]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Queries at a time.")]
 
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from verifolio.formula.terms import Formula, negate
+from verifolio.formula.terms import EPSILON, Y0, Formula, mentions, negate
 from verifolio.network import Network
-from verifolio.property import Points, Property, Reference, build_query, check_networks
+from verifolio.property import Growth, Points, Property, Reference, build_query, check_networks
 from verifolio.query import Query
 
 if TYPE_CHECKING:
@@ -22,6 +22,13 @@ if TYPE_CHECKING:
 class FormulaProperty(Property):
     """Subclasses give the formula that must hold at every point of the ball."""
 
+    growth_reason = "its formula mentions epsilon, so it may hold at a radius and fail at a smaller one"
+
+    @property
+    def growth(self) -> Growth:  # type: ignore[override]
+        """The same condition at every radius, unless the formula mentions the radius."""
+        return Growth.OTHER if mentions(self.formula(), EPSILON) else Growth.FIXED
+
     @abstractmethod
     def formula(self) -> Formula:
         """What must hold, over x, y, x0, y0, epsilon and the label."""
@@ -32,7 +39,8 @@ class FormulaProperty(Property):
     def query_for(self, networks: Sequence[Network], reference: Reference, formula: Formula) -> Query:
         """The query whose counterexamples violate this formula around the reference."""
         check_networks(self, networks)
-        reference = reference.with_outputs(networks)
+        if mentions(formula, Y0):
+            reference = reference.with_outputs(networks)
         return build_query(self, networks, reference, self.rows(networks, reference, negate(formula)))
 
     def rows(self, networks: Sequence[Network], reference: Reference, formula: Formula) -> list[Rows]:
@@ -41,9 +49,9 @@ class FormulaProperty(Property):
 
         x0 = np.asarray(reference.x, np.float64).ravel()
         y0 = np.zeros(0) if reference.outputs is None else reference.outputs
-        outputs = sum(n.output_size for n in networks)
+        sizes = tuple(n.output_size for n in networks)
         where = f"property {self.name}"
-        binding = Binding(x0, y0, reference.label, reference.epsilon, len(x0), outputs, where)
+        binding = Binding(x0, y0, reference.label, reference.epsilon, len(x0), sizes, where)
         return disjuncts_of(formula, binding)
 
     def satisfied(self, points: Points) -> Tensor:

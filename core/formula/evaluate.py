@@ -1,7 +1,8 @@
 """Formulas at batches of points: their truth, and their loss by the DL2 translation.
 
-DL2 (Fischer et al. 2019): a <= b becomes max(a - b, 0), a < b the same plus 1 where a = b, `and` a sum, `or`
-a product; so a loss is 0 exactly where its formula is true.
+DL2 (Fischer et al. 2019): a <= b becomes max(a - b, 0), a < b the same plus 1 where a = b, and `and` a sum; a loss
+is 0 exactly where its formula is true. For `or` DL2 takes the product. A product of a hundred losses of 0.3 is 0 in
+single precision, and so is its gradient; see `alternatives` for what is taken instead.
 """
 
 from __future__ import annotations
@@ -27,8 +28,11 @@ from verifolio.formula.terms import (
     Times,
     Total,
     Vector,
+    positions,
 )
 from verifolio.property import Points, check_labels
+
+LEAST = 1e-30  # its inverse, and twenty thousand times that, still fit single precision
 
 
 def value(term: Term, at: Points) -> Tensor:
@@ -55,32 +59,37 @@ def value(term: Term, at: Points) -> Tensor:
 
 
 def _vector(term: Vector, at: Points) -> Tensor:
-    half = at.y.shape[1] // 2
-    if term.name == "y1":
-        return at.y[:, :half]
-    if term.name == "y2":
-        return at.y[:, half:]
+    if term.name in ("y1", "y2"):
+        if len(at.sizes) != 2:
+            got = f"{len(at.sizes)} sizes"
+            raise InputError("formula", "points of two networks", got, "say how many outputs each has")
+        cut = at.sizes[0]
+        return at.y[:, :cut] if term.name == "y1" else at.y[:, cut:]
     return {"x": at.x, "y": at.y, "x0": at.x0, "y0": at.y0}[term.name]
 
 
 def _pick(vector: Tensor, term: Pick, at: Points) -> Tensor:
     size = vector.shape[1]
-    if isinstance(term.where, slice):
-        chosen = vector[:, term.where]
-        if not chosen.shape[1]:
-            raise InputError("formula", "a range with entries", f"none of {size}", "check the positions")
-        return chosen
-    if isinstance(term.where, tuple):
-        wrong = [i for i in term.where if not 0 <= i < size]
-        if wrong:
-            raise InputError("formula", f"a position from 0 to {size - 1}", str(wrong[0]), "count from 0")
-        return vector[:, list(term.where)]
+    if not isinstance(term.where, str):
+        return vector[:, positions(term.where, 0, size)]
     check_labels(at.labels, size)
-    label = at.labels[:, None]
+    labels = at.labels[:, None]
     if term.where == "label":
-        return vector.gather(1, label)
-    others = torch.arange(vector.shape[1] - 1, device=vector.device)[None]
-    return vector.gather(1, others + (others >= label))
+        return vector.gather(1, labels)
+    others = torch.arange(size - 1, device=vector.device)[None]
+    return vector.gather(1, others + (others >= labels))
+
+
+def alternatives(each: Tensor) -> Tensor:
+    """The loss of an `or`: 1 / sum of 1 / l over the losses l, (B, parts) to (B,).
+
+    Like DL2's product it is 0 exactly where one of them is, and every part has a gradient. Unlike the product it
+    is never far below the least loss (at most `parts` times smaller), so it does not underflow.
+    """
+    positive = each.clamp_min(LEAST)
+    least = positive.detach().amin(dim=1)  # cancels out; it keeps the quotients between 0 and 1
+    found = least / (least[:, None] / positive).sum(dim=1)
+    return found.masked_fill((each == 0).any(dim=1), 0.0)
 
 
 def truth(formula: Formula, at: Points) -> Tensor:
@@ -105,11 +114,11 @@ def loss(formula: Formula, at: Points) -> Tensor:
         each = gap.clamp_min(0)
         if formula.operator == "<":
             each = each + (gap == 0)
-        found = each.prod(dim=1) if formula.any_of else each.sum(dim=1)
+        found = alternatives(each) if formula.any_of else each.sum(dim=1)
     elif isinstance(formula, And):
         found = reduce(torch.add, [loss(p, at) for p in formula.parts])
     elif isinstance(formula, Or):
-        found = reduce(torch.mul, [loss(p, at) for p in formula.parts])
+        found = alternatives(torch.stack([loss(p, at) for p in formula.parts], dim=1))
     else:
         raise TypeError(f"no loss of {type(formula).__name__}")
     return found.expand(len(at.y))

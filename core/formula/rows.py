@@ -27,6 +27,7 @@ from verifolio.formula.terms import (
     Times,
     Total,
     Vector,
+    positions,
 )
 from verifolio.property import Array
 from verifolio.vnnlib import Rows, VnnlibError
@@ -46,7 +47,7 @@ class Binding:
     label: int
     epsilon: float
     inputs: int
-    outputs: int
+    sizes: tuple[int, ...]  # how many outputs each network has
     where: str = "formula"
 
     def error(self, expected: str, got: str, remedy: str = "") -> InputError:
@@ -213,25 +214,17 @@ def _times(term: Times, binding: Binding) -> list[Piece]:
 
 
 def _vector(term: Vector, binding: Binding) -> list[Piece]:
-    n, m = binding.inputs, binding.outputs
+    n, m = binding.inputs, sum(binding.sizes)
     if term.name in ("x0", "y0"):
         numbers = binding.x0 if term.name == "x0" else binding.y0
         return [Piece(constant=Fraction(float(v))) for v in numbers]
-    spans = {"x": (0, n), "y": (n, n + m), "y1": (n, n + m // 2), "y2": (n + m // 2, n + m)}
+    cut = n + binding.sizes[0]
+    if term.name in ("y1", "y2") and len(binding.sizes) != 2:
+        raise binding.error("y, where there is one network", term.name, "or say `networks: 2`")
+    spans = {"x": (0, n), "y": (n, n + m), "y1": (n, cut), "y2": (cut, n + m)}
     return [Piece(((column, ONE),)) for column in range(*spans[term.name])]
 
 
 def _pick(vector: list[Piece], term: Pick, binding: Binding) -> list[Piece]:
-    if isinstance(term.where, slice):
-        chosen = vector[term.where]
-        if not chosen:
-            raise binding.error("a range with entries", f"none of {len(vector)}", "check the positions")
-        return chosen
-    size = len(vector)
-    wanted = term.where if isinstance(term.where, tuple) else (binding.label,)
-    for i in wanted:
-        if not 0 <= i < size:
-            raise binding.error(f"a position from 0 to {size - 1}", str(i), "count from 0")
-    if term.where == "others":
-        return [p for i, p in enumerate(vector) if i != binding.label]
-    return [vector[i] for i in wanted]
+    chosen = positions(term.where, binding.label, len(vector), binding.where)
+    return [vector[i] for i in chosen]

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal
 
+from verifolio.errors import InputError
+
 Name = Literal["x", "y", "x0", "y0", "y1", "y2"]
 Where = Literal["label", "others"] | tuple[int, ...] | slice
 Operator = Literal["<", "<="]
@@ -68,7 +70,7 @@ class Epsilon(Term):
 
 @dataclass(frozen=True)
 class Vector(Term):
-    """x, y: inputs and outputs of the point; x0, y0: of the reference; y1, y2: the halves of y."""
+    """x, y: inputs and outputs of the point; x0, y0: of the reference; y1, y2: of each of two networks."""
 
     name: Name
 
@@ -150,6 +152,31 @@ class Or(Formula):
 
 X, Y, X0, Y0 = Vector("x"), Vector("y"), Vector("x0"), Vector("y0")
 Y1, Y2, EPSILON = Vector("y1"), Vector("y2"), Epsilon()
+
+
+def positions(where: Where, label: int, size: int, place: str = "formula") -> list[int]:
+    """The entries of a vector of this size that are meant; none may lie outside it."""
+    if isinstance(where, slice):
+        ends = [e for e in (where.start, where.stop) if e is not None]
+        if any(not 0 <= e <= size for e in ends) or not range(size)[where]:
+            got = f"{'' if where.start is None else where.start}:{'' if where.stop is None else where.stop}"
+            raise InputError(place, f"a range with entries, from 0 to {size}", got, "count from 0")
+        return list(range(size)[where])
+    wanted = list(where) if isinstance(where, tuple) else [label]
+    for i in wanted:
+        if not 0 <= i < size:
+            raise InputError(place, f"a position from 0 to {size - 1}", str(i), "count from 0")
+    return [i for i in range(size) if i != label] if where == "others" else wanted
+
+
+def mentions(part: object, wanted: Term) -> bool:
+    """Whether this term occurs in a formula or a term."""
+    if part == wanted:
+        return True
+    inner = (
+        part if isinstance(part, tuple) else vars(part).values() if isinstance(part, Formula | Term) else ()
+    )
+    return any(mentions(p, wanted) for p in inner)
 
 
 def term(value: Term | float | Fraction) -> Term:

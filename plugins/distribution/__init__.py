@@ -25,7 +25,8 @@ def register_estimators(registry: Registry[Estimator]) -> None:
 
 @hookimpl
 def register_commands(app: typer.Typer) -> None:
-    from .command import critical, group
+    from .command import group
+    from .critical import critical
 
     app.add_typer(group, name="distribution")
     app.command("critical")(critical)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -11,6 +12,8 @@ from verifolio.answer import Answer, Flag, Verdict, Witness
 from verifolio.errors import InputError, UnknownPlugin
 from verifolio.estimator import Estimator, Progress, silent
 from verifolio.oracle import Oracle
+from verifolio.property_verdict import follow
+from verifolio.query import Query
 from verifolio.referee import Rejection, judge
 
 from .closest import MINIMISE, ask_closest
@@ -108,7 +111,7 @@ class _Bracketing:
     @property
     def trusted(self) -> bool:
         """Whether the attack seems to have found the closest point: then only a proof is missing."""
-        return math.isfinite(self.upper) and not self.hits
+        return self.family.exact and math.isfinite(self.upper) and not self.hits
 
     def text(self) -> str:
         return f"[{self.lower:.5g}, {self.upper:.5g}]"
@@ -123,7 +126,7 @@ class _Bracketing:
         for step in sorted(known, key=lambda s: s.distance or 0.0):
             if step.witness is None:
                 continue
-            witness = judge(self.family.query(self.family.largest), step.witness)
+            witness = judge(self.family.accusation(step.witness), step.witness)
             if not isinstance(witness, Rejection):
                 self._take(replace(step, distance=self.family.distance(witness.x), witness=witness.x))
                 self._share(witness)
@@ -155,8 +158,8 @@ class _Bracketing:
 
     def _squeeze(self, quick: float, radii: int = 0, again: bool = False) -> None:
         seconds = min(quick, self.question.budget / 5, self.left)
-        if seconds < LEAST:
-            return
+        if seconds < LEAST or not self.family.fixed or not self.family.disjuncts:
+            return  # bounds and attacks use one condition for all radii
         witness = None if self.best is None else self.best.witness
         start = Start(self.family, self.lower, self.ceiling, seed_of(self.oracle, self.steps), witness)
         for step, found in look([start], self.oracle, self.question.tolerance, seconds, radii, again):
@@ -164,7 +167,7 @@ class _Bracketing:
 
     def minimise(self) -> None:
         """Where few neurons are undecided, a verifier that minimises finds the closest point itself."""
-        few = self.unstable is not None and self.unstable <= self.options.neurons
+        few = self.unstable is not None and self.unstable <= self.options.neurons and self.family.exact
         tried = any(s.kind == MINIMISE for s in self.steps)
         if not few or tried or self.closed or self.left < LEAST:
             return
@@ -187,10 +190,19 @@ class _Bracketing:
             if radius is None:
                 return
             timeout = self._patience(radius)
-            query = self.family.query(radius)
+            finding = follow(self.family.inquiry(radius), self._asker(timeout))
+            self._note(make_step(self.family, radius, finding, timeout, self.elapsed), finding.witness)
+
+    def _asker(self, timeout: float) -> Callable[[Query], Answer]:
+        """Asks the queries of one radius, which share its time."""
+        end = time.monotonic() + timeout
+
+        def ask(query: Query) -> Answer:
             keep_query(self.question.keep, query)
-            answer = self.oracle.ask(query, timeout, self.trusted)
-            self._note(make_step(self.family, radius, answer, timeout, self.elapsed), answer.witness)
+            left = max(LEAST / 10, end - time.monotonic())
+            return self.oracle.ask(query, min(timeout, left), self.trusted)
+
+        return ask
 
     def _patience(self, radius: float) -> float:
         """Seconds for a query."""
@@ -258,8 +270,9 @@ class _Bracketing:
 
     def _share(self, witness: Witness) -> None:
         """Later queries start from the closest point that is known."""
-        answer = Answer(Verdict.SAT, SQUEEZE, witness=witness)
-        self.oracle.knowledge.learn(self.family.query(self.family.largest), answer)
+        if self.family.fixed:
+            answer = Answer(Verdict.SAT, SQUEEZE, witness=witness)
+            self.oracle.knowledge.learn(self.family.refutation(self.family.largest), answer)
 
     def _agree(self, witness: Witness | None) -> None:
         if 0 < self.lower >= self.upper:  # 0: nothing is proved yet, and the input itself may be a witness

@@ -17,6 +17,8 @@ from verifolio.errors import InputError
 from verifolio.estimator import Estimator, Progress, silent
 from verifolio.oracle import Oracle
 from verifolio.portfolio import class_of
+from verifolio.property_verdict import Finding
+from verifolio.property_verdict import Status as Decided
 from verifolio.verifier import Verifier
 
 from .family import Family
@@ -42,6 +44,7 @@ class Closest(Estimator):
         started = time.monotonic()
         known = [s for s in request.history if s.kind == MINIMISE]
         step = known[-1] if known else None
+        check_exact(request.family)
         try:
             verifier = chosen(oracle)
         except InputError as error:
@@ -56,6 +59,14 @@ class Closest(Estimator):
             request.log(step)
         progress(1, 1, "")
         return result(step, request.tolerance)
+
+
+def check_exact(family: Family) -> None:
+    """The distance of the closest counterexample is the critical radius only of one condition for all radii."""
+    if not family.exact:
+        name = "" if family.prop is None else family.prop.name
+        expected = "a property with one condition that proves and refutes at every radius"
+        raise InputError("--search closest", expected, name, "use --search bracket")
 
 
 def chosen(oracle: Oracle) -> Choice | Verifier | None:
@@ -86,9 +97,11 @@ def ask_closest(
     scale = ball.radius / radius
     found = oracle.closest(family.query(radius), ball, verifier, timeout=timeout)
     verdict = Verdict.UNKNOWN if found.witness is None else Verdict.SAT
+    status = Decided.OPEN if found.witness is None else Decided.REFUTED
     answer = Answer(verdict, found.verifier, found.reason, found.witness, seconds=found.seconds)
+    finding = Finding(status, answer, answers=(answer,))
     proved = found.lower / scale * (1 - 1e-9)  # of moving between two units
-    step = make_step(family, radius, answer, timeout, 0.0, MINIMISE)
+    step = make_step(family, radius, finding, timeout, 0.0, MINIMISE)
     return replace(step, proved=proved if proved > 0 else None), found.witness
 
 

@@ -15,9 +15,11 @@ from verifolio.cli.common import (
     Cores,
     Device,
     ExecutorName,
+    Layout,
     Memory,
     OptionPairs,
     PortfolioFile,
+    Range,
     Seed,
     StoreFile,
     Timeout,
@@ -27,12 +29,10 @@ from verifolio.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from verifolio.data import Dataset
     from verifolio.oracle import Oracle
 
     from .ledger import Ledger
     from .run import Setting
-    from .search import Critical
     from .table import Row
 
 RUN = "run"
@@ -65,8 +65,10 @@ Norm = Annotated[str, typer.Option(help="linf, l2 or l1.")]
 Reference = Annotated[str, typer.Option(help="What must not change: the `label`, or what is `predicted`.")]
 Mean = Annotated[str, typer.Option(help="What the network expects subtracted, per channel.")]
 Std = Annotated[str, typer.Option(help="What the network expects divided by, per channel.")]
-Range = Annotated[str, typer.Option("--range", help="The legal values of inputs, low,high.")]
-PropertyName = Annotated[str, typer.Option("--property", help="The property, by name.")]
+PropertyName = Annotated[str, typer.Option("--property", help="A name, FILE.yaml or FILE.py.")]
+PropertyOptions = Annotated[
+    list[str] | None, typer.Option("--property-option", help="An option of the property, key=value.")
+]
 Keep = Annotated[str, typer.Option("--keep-queries", help="Write every query to this folder as VNN-LIB.")]
 
 
@@ -86,7 +88,9 @@ def distribution(
     mean: Mean = "",
     std: Std = "",
     range_: Range = "0,1",
+    layout: Layout = "",
     property_: PropertyName = "classification",
+    property_option: PropertyOptions = None,
     verifier: VerifierName = "",
     portfolio: PortfolioFile = "",
     option: OptionPairs = None,
@@ -107,17 +111,19 @@ def distribution(
 
     Killed at any moment and started again with the same --store, it continues.
     """
-    from verifolio.data import load_data, parse_indices
+    from verifolio.data import in_layout, load_data, parse_indices
     from verifolio.network import Network
 
     from .run import make_items
 
     setting = make_setting(
-        (search, k, epsilons, tolerance, norm, timeout, budget, reference, mean, std, range_, property_)
+        (search, k, epsilons, tolerance, norm, timeout, budget, reference, mean, std, range_),
+        property_,
+        property_option,
     )
-    loaded = [load_data(spec) for spec in data]
+    loaded = [in_layout(load_data(spec), layout) for spec in data]
     sets = [(one, parse_indices(indices, len(one))) for one in loaded]
-    items = make_items([Network.load(n) for n in networks], sets)
+    items = make_items([Network.load(n) for n in networks], sets, setting.prop.networks)
     lanes = jobs * (k if setting.search == "k-binary" else 1)
     place = at(executor, address)
     members = (verifier, portfolio, option, timeout, memory, cores, seed, store, place, device, lanes)
@@ -164,29 +170,34 @@ def run_all(
 
 
 def check_first(setting: Setting, items: Any) -> None:
-    """Bad input shows before hours of work: the first input of every network and data set."""
+    """Bad input shows before hours of work: the first input of every network and data set, all their values."""
+    from verifolio.data import check_range
+
+    from .closest import check_exact
     from .run import make_family
 
-    seen = set()
+    seen: set[tuple[str, str]] = set()
     for item in items:
+        check_range(item.data, [item.index], setting.low, setting.high)
         if (item.name, item.split) not in seen:
             seen.add((item.name, item.split))
-            make_family(setting, item.network, item.data, item.index, "")
+            family = make_family(setting, item.networks, item.data, item.index, "")
+            if setting.search == "closest":
+                check_exact(family)
 
 
-def make_setting(given: tuple[Any, ...]) -> Setting:
-    """The options as typed settings."""
+def make_setting(given: tuple[Any, ...], about: str, options: list[str] | None) -> Setting:
+    """The options as typed settings; the property is looked up, so that a wrong one shows at once."""
+    from verifolio.data import parse_range
     from verifolio.errors import InputError
 
     from .parse import parse_epsilons, parse_norm, parse_numbers
     from .run import Setting
 
-    search, k, epsilons, tolerance, norm, timeout, budget, reference, mean, std, range_, property_ = given
+    search, k, epsilons, tolerance, norm, timeout, budget, reference, mean, std, range_ = given
     radii = parse_epsilons(epsilons) if epsilons else ()
     search = search or ("k-binary" if radii else "bracket")
-    limits = parse_numbers(range_, "--range")
-    if len(limits) != 2 or not limits[0] < limits[1]:
-        raise InputError("--range", "low,high", repr(range_))
+    limits = parse_range(range_)
     if reference not in ("label", "predicted"):
         raise InputError("--reference", "label or predicted", repr(reference))
     grid = search not in ("bracket", "closest")
@@ -194,7 +205,7 @@ def make_setting(given: tuple[Any, ...]) -> Setting:
         raise InputError(
             "--search", "--epsilons for a search on a grid", "none", "add --epsilons 0.001:0.4:0.002"
         )
-    return Setting(
+    setting = Setting(
         search,
         k if search == "k-binary" else 1,
         radii if grid else (),
@@ -206,10 +217,12 @@ def make_setting(given: tuple[Any, ...]) -> Setting:
         reference,
         parse_numbers(mean, "--mean"),
         parse_numbers(std, "--std"),
-        limits[0],
-        limits[1],
-        property_,
+        *limits,
+        about,
+        tuple(options or ()),
     )
+    setting.prop  # noqa: B018
+    return setting
 
 
 def open_ledger(store: str) -> Ledger:
@@ -223,11 +236,13 @@ def identified(setting: Setting, oracle: Oracle) -> Setting:
     """The setting with what decides the answers: another portfolio or seed is another run."""
     from dataclasses import replace
 
+    from verifolio.portfolio import default_key
+
     from .closest import chosen
 
     if setting.search == "closest":
         chosen(oracle)  # says at once that nobody minimises
-    key = oracle.portfolio.key if oracle.portfolio is not None else "default"
+    key = oracle.portfolio.key if oracle.portfolio is not None else default_key()
     return replace(setting, portfolio=f"{key}:{oracle.settings.seed}")
 
 
@@ -239,7 +254,7 @@ def finish(rows: list[Row], setting: Setting, as_json: bool, csv: str) -> None:
 
     from .search import Status
     from .summary import summarise
-    from .table import COLUMNS, cells
+    from .table import COLUMNS, MORE, cells, more_cells
 
     failed = [r for r in rows if r.status is Status.ERROR]
     if rows and len(failed) == len(rows):
@@ -247,7 +262,9 @@ def finish(rows: list[Row], setting: Setting, as_json: bool, csv: str) -> None:
     summaries = [summarise(name, split, part) for (name, split), part in grouped(rows).items()]
     if as_json:
         records = [
-            dict(zip(COLUMNS, cells(r), strict=True)) | {"flags": r.flags, "reason": r.reason} for r in rows
+            dict(zip((*COLUMNS, *MORE), cells(r) + more_cells(r), strict=True))
+            | {"flags": r.flags, "reason": r.reason}
+            for r in rows
         ]
         say_json({"run": setting.run, "rows": records, "summary": [s.as_dict() for s in summaries]})
     else:
@@ -276,7 +293,8 @@ def report(
     thresholds: Annotated[str, typer.Option(help="Radii at which to count, with commas.")] = "",
     run: Annotated[str, typer.Option(help="Only this run of a store (the default is its last).")] = "",
     step: Annotated[
-        float, typer.Option(help="A gap above this is a critical termination; 0: from the run.")
+        float,
+        typer.Option(help="The grid's step, for tables that do not name their time-outs; 0: the run's."),
     ] = 0.0,
     as_json: AsJson = False,
 ) -> None:
@@ -296,113 +314,3 @@ def report(
         for line in made.lines():
             say(line)
         say(f"written: {made.page}")
-
-
-def critical(
-    network: Annotated[str, typer.Argument(help="An ONNX file.")],
-    data: DataSpec,
-    index: Annotated[int, typer.Option(min=0, help="Which input.")] = 0,
-    search: Search = "",
-    epsilons: Epsilons = "",
-    tolerance: Tolerance = 1e-3,
-    k: K = 2,
-    timeout: Timeout = 0.0,
-    budget: BudgetSeconds = 60.0,
-    norm: Norm = "linf",
-    reference: Reference = "label",
-    mean: Mean = "",
-    std: Std = "",
-    range_: Range = "0,1",
-    property_: PropertyName = "classification",
-    verifier: VerifierName = "",
-    portfolio: PortfolioFile = "",
-    option: OptionPairs = None,
-    memory: Memory = 0.0,
-    cores: Cores = 1,
-    device: Device = "cpu",
-    store: StoreFile = "",
-    picture: Annotated[str, typer.Option(help="Draw the closest counterexample here (PNG).")] = "",
-    keep_queries: Keep = "",
-    seed: Seed = 0,
-    executor: ExecutorName = "process",
-    address: Address = "",
-    as_json: AsJson = False,
-) -> None:
-    """The critical radius of one input, and its closest counterexample."""
-    from verifolio.data import load_data, parse_indices
-    from verifolio.network import Network
-
-    setting = make_setting(
-        (search, k, epsilons, tolerance, norm, timeout, budget, reference, mean, std, range_, property_)
-    )
-    loaded = load_data(data)
-    parse_indices(str(index), len(loaded))
-    lanes = k if setting.search == "k-binary" else 1
-    place = at(executor, address)
-    members = (verifier, portfolio, option, timeout, memory, cores, seed, store, place, device, lanes)
-    with open_oracle(*members) as oracle, open_ledger(store) as ledger:
-        setting = identified(setting, oracle)
-        one_input(
-            setting, oracle, ledger, Network.load(network), loaded, index, (picture, keep_queries), as_json
-        )
-
-
-def one_input(
-    setting: Setting,
-    oracle: Oracle,
-    ledger: Ledger,
-    network: Any,
-    data: Dataset,
-    index: int,
-    files: tuple[str, str],
-    as_json: bool,
-) -> None:
-    """Search, print, draw."""
-    from verifolio.cli.main import DONE, UNDECIDED
-    from verifolio.cli.output import say, say_json
-
-    from .run import Distribution, make_family
-    from .search import Status
-
-    name = f"{network.path.name}_{data.split or data.name}_{index}"
-    family = make_family(setting, network, data, index, name)
-    predicted = family.predict()[0]
-    if predicted != family.label:
-        facts: dict[str, Any] = {"status": "misclassified", "label": family.label, "predicted": predicted}
-        say_json(facts) if as_json else say(f"misclassified: label {family.label}, predicted {predicted}")
-        raise typer.Exit(DONE)
-    ledger.begin(setting.run, setting.__dict__)
-    task = Distribution(setting, (), oracle, ledger, keep=Path(files[1]) if files[1] else None)
-    found = task.search(family)
-    facts = describe(family, found)
-    if as_json:
-        say_json(facts)
-    else:
-        for key, value in facts.items():
-            if value is not None and key != "counterexample":
-                say(f"{key}: {value}")
-    if files[0] and found.witness is not None:
-        from .figures import draw_counterexample
-
-        draw_counterexample(Path(files[0]), family, found, data.shape)
-    raise typer.Exit(DONE if found.status is Status.CLOSED else UNDECIDED)
-
-
-def describe(family: Any, found: Critical) -> dict[str, Any]:
-    """A search's result for programs and people."""
-    becomes = None if found.witness is None else family.predict(family.to_data(found.witness))[0]
-    return {
-        "status": found.status.value,
-        "lower": found.lower,
-        "upper": found.upper,
-        "gap": found.gap,
-        "label": family.label,
-        "becomes": becomes,
-        "distance": found.distance,
-        "seconds": round(found.seconds, 3),
-        "queries": found.queries,
-        "cancelled": found.cancelled,
-        "flags": ", ".join(sorted(f.value for f in found.flags)) or None,
-        "reason": found.reason or None,
-        "counterexample": found.witness,
-    }

@@ -17,7 +17,8 @@ class SearchCost:
     """One stored run over its measured inputs.
 
     `bound` is the number of queries that always suffices if every query is answered (Cicalese et al. 2004; known
-    for odd k, 2 and 4). `busy` seconds are those of all queries added up, `wall` seconds those that passed.
+    for odd k, 2 and 4). `busy` seconds are those of all queries added up, `wall` seconds those that passed; inputs
+    with `reused` answers are in neither.
     """
 
     label: str
@@ -32,6 +33,7 @@ class SearchCost:
     cancelled: int
     wall: tuple[float, ...]
     busy: tuple[float, ...]
+    reused: int = 0
 
     @property
     def mean_wall(self) -> float:
@@ -81,8 +83,9 @@ def cost_of(label: str, settings: dict[str, Any], spent: Sequence[Spent]) -> Sea
         sum(s.timeouts for s in spent),
         sum(s.memouts for s in spent),
         sum(s.cancelled for s in spent),
-        tuple(s.seconds for s in spent),
-        tuple(s.busy for s in spent),
+        tuple(s.seconds for s in spent if not s.reused),
+        tuple(s.busy for s in spent if not s.reused),
+        sum(s.reused > 0 for s in spent),
     )
 
 

@@ -177,11 +177,14 @@ def draw_counts(path: Path, groups: Groups, thresholds: Sequence[float] = ()) ->
     return _save(figure, path)
 
 
-def draw_times(path: Path, groups: Groups) -> Path:
-    """How many inputs were finished within a time."""
+def draw_times(path: Path, groups: Groups) -> Path | None:
+    """How many inputs were finished within a time; those with reused answers took none here."""
+    timed = {name: [r for r in rows if r.measured and not r.reused] for name, rows in groups.items()}
+    if not any(timed.values()):
+        return None
     figure, axes = _plot(_wide(len(groups)))
-    for k, (name, rows) in enumerate(groups.items()):
-        times = np.sort([max(r.seconds, 1e-3) for r in rows if r.measured])
+    for k, (name, rows) in enumerate(timed.items()):
+        times = np.sort([max(r.seconds, 1e-3) for r in rows])
         axes.step(times, np.arange(1, len(times) + 1), where="post", color=_colour(k), label=name)
     axes.set(ylabel="inputs finished", ylim=(0, None))
     log_seconds(axes, "seconds per input")

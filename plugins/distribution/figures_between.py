@@ -160,6 +160,7 @@ def _scatter(axes: Any, first: Sequence[Row], second: Sequence[Row]) -> None:
 
 def draw_search_times(path: Path, costs: Sequence[SearchCost]) -> Path | None:
     """The share of inputs finished within a time: seconds that passed, and seconds of all queries."""
+    costs = [c for c in costs if c.wall]
     if not costs:
         return None
     figure, axes = panels(2)

@@ -10,6 +10,8 @@ from verifolio.answer import Verdict
 from verifolio.errors import InputError
 from verifolio.estimator import Estimator, Progress, silent
 from verifolio.oracle import Asking, Oracle
+from verifolio.property_verdict import Finding, Inquiry
+from verifolio.property_verdict import Status as Decided
 
 from .grid import Scheduler
 from .search import Critical, Question, Status, Step, keep_query, make_step
@@ -64,6 +66,8 @@ class _GridSearch:
         self.question, self.oracle = question, oracle
         self.scheduler = Scheduler(len(question.radii), k)
         self.open: list[Asking] = []  # running, or cancelled and not yet ended
+        self.inquiries: dict[int, Inquiry[Finding]] = {}
+        self.ended = False  # nothing more is asked
         self.steps: list[Step] = [s for s in question.history if s.kind == "query"]
         self.before = max((s.elapsed for s in self.steps), default=0.0)
         self.started = time.monotonic()
@@ -82,21 +86,32 @@ class _GridSearch:
         try:
             while not self.scheduler.done and self.left > 0:
                 for index in self.scheduler.launch():
-                    self._ask(index)
-                self._listen(self.left)
+                    self._begin(index)
+                if self.open:
+                    self._listen(self.left)
                 progress(len(self.steps), 0, f"{self.scheduler.lo + 1} .. {self.scheduler.hi}")
         finally:
+            self.ended = True
             for asking in self.open:
                 asking.cancel()
         while self.open:  # cancelled queries are logged with the time they took
             self._listen(None)
         return self._result()
 
-    def _ask(self, index: int) -> None:
-        query = self.question.family.query(self.question.radii[index])
-        keep_query(self.question.keep, query)
+    def _begin(self, index: int) -> None:
+        self.inquiries[index] = Inquiry(self.question.family.inquiry(self.question.radii[index]))
+        self._go_on(index)
+
+    def _go_on(self, index: int) -> None:
+        """Submit the next query of a radius, or take what its queries came to."""
+        inquiry = self.inquiries[index]
+        if inquiry.query is None:
+            if inquiry.result is not None:
+                self._take(index, inquiry.result)
+            return
+        keep_query(self.question.keep, inquiry.query)
         timeout = min(self.question.timeout, max(self.left, 0.0))
-        self.open.append(self.oracle.submit(query, timeout, index))
+        self.open.append(self.oracle.submit(inquiry.query, timeout, index))
 
     def _listen(self, seconds: float | None) -> None:
         """Wait for answers and act on them."""
@@ -104,14 +119,22 @@ class _GridSearch:
         for asking in self.oracle.wait(self.open, patience):
             self.open.remove(asking)
             answer = asking.answer()
-            radius = self.question.radii[asking.index]
-            step = make_step(self.question.family, radius, answer, self.question.timeout, self.elapsed)
-            self.steps.append(step)
-            self.question.log(step)
-            for index in self.scheduler.answer(asking.index, answer.verdict):
-                for other in self.open:
-                    if other.index == index:
-                        other.cancel()
+            if answer.verdict is Verdict.CANCELLED or (self.left <= 0 and not answer.verdict.decided):
+                self._take(asking.index, Finding(Decided.OPEN, answer, answer.reason, (answer,)))
+            else:
+                self.inquiries[asking.index].answer(answer)
+                self._go_on(asking.index)
+
+    def _take(self, index: int, finding: Finding) -> None:
+        """Log what is known of a radius, and cancel what that makes pointless."""
+        family, timeout = self.question.family, self.question.timeout
+        step = make_step(family, self.question.radii[index], finding, timeout, self.elapsed)
+        self.steps.append(step)
+        self.question.log(step)
+        pointless = self.scheduler.answer(index, step.verdict)
+        for other in self.open:
+            if other.index in pointless:
+                other.cancel()
 
     def _result(self) -> Critical:
         radii, scheduler = self.question.radii, self.scheduler

@@ -7,7 +7,7 @@ import math
 import sqlite3
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -18,26 +18,28 @@ from verifolio.database import Tables, marks
 from verifolio.revision import SOUNDNESS_REVISION
 
 from .search import Critical, Status, Step
-from .table import Row
+from .table import Row, distinct
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS distribution_runs (
     run TEXT PRIMARY KEY, settings TEXT NOT NULL, created REAL NOT NULL
 );
-CREATE TABLE IF NOT EXISTS distribution_items (
-    run TEXT NOT NULL REFERENCES distribution_runs, question TEXT NOT NULL, position INTEGER NOT NULL,
+CREATE TABLE IF NOT EXISTS distribution_inputs (
+    run TEXT NOT NULL REFERENCES distribution_runs, item TEXT NOT NULL, question TEXT NOT NULL,
+    position INTEGER NOT NULL, network_key TEXT NOT NULL, data_key TEXT NOT NULL,
     network TEXT NOT NULL, split TEXT NOT NULL, image_id INTEGER NOT NULL, label INTEGER NOT NULL,
     predicted INTEGER NOT NULL, lower REAL, upper REAL, distance REAL, status TEXT NOT NULL,
     seconds REAL NOT NULL, queries INTEGER NOT NULL, cancelled INTEGER NOT NULL, flags TEXT NOT NULL,
-    reason TEXT NOT NULL, witness BLOB, rounded INTEGER, revision INTEGER NOT NULL DEFAULT 0,
-    PRIMARY KEY (run, network, split, image_id)
+    reason TEXT NOT NULL, witness BLOB, rounded INTEGER, reused INTEGER NOT NULL, terminated INTEGER,
+    revision INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (run, item)
 );
 CREATE TABLE IF NOT EXISTS distribution_steps (
     id INTEGER PRIMARY KEY, run TEXT NOT NULL, question TEXT NOT NULL, kind TEXT NOT NULL,
     radius REAL NOT NULL, verdict TEXT NOT NULL, verifier TEXT NOT NULL, seconds REAL NOT NULL,
     timeout REAL NOT NULL, proved REAL, distance REAL, witness BLOB, flags TEXT NOT NULL,
     elapsed REAL NOT NULL, reason TEXT NOT NULL, created REAL NOT NULL, unstable INTEGER,
-    revision INTEGER NOT NULL DEFAULT 0
+    reused INTEGER NOT NULL DEFAULT 0, revision INTEGER NOT NULL DEFAULT 0
 );
 CREATE INDEX IF NOT EXISTS distribution_steps_by_question ON distribution_steps (question, run);
 """
@@ -47,7 +49,10 @@ MEASURED = "status IN ('closed', 'open')"
 
 @dataclass(frozen=True)
 class Spent:
-    """One input's search: seconds that passed, its queries, and the seconds of all of them together."""
+    """One input's search: seconds that passed, its queries, and the seconds of all of them together.
+
+    Where answers were `reused`, the seconds are not those of this search.
+    """
 
     seconds: float
     queries: int
@@ -55,6 +60,18 @@ class Spent:
     memouts: int
     cancelled: int
     busy: float
+    reused: int
+
+
+@dataclass(frozen=True)
+class Entry:
+    """What a row is about: hashes of the input, of the question, of the networks and of the data."""
+
+    item: str
+    question: str
+    position: int
+    network_key: str
+    data_key: str
 
 
 class Ledger(Tables):
@@ -64,13 +81,17 @@ class Ledger(Tables):
     """
 
     schema = SCHEMA
-    claims: ClassVar[Mapping[str, str]] = {"distribution_items": MEASURED, "distribution_steps": "proved > 0"}
+    claims: ClassVar[Mapping[str, str]] = {
+        "distribution_inputs": MEASURED,
+        "distribution_steps": "proved > 0",
+    }
 
     def _prepare(self, connection: sqlite3.Connection) -> None:
         connection.executescript(self.schema)
         columns = {r["name"] for r in connection.execute("PRAGMA table_info(distribution_steps)")}
-        if "unstable" not in columns:  # a file of an earlier version
-            connection.execute("ALTER TABLE distribution_steps ADD COLUMN unstable INTEGER")
+        for name, kind in (("unstable", "INTEGER"), ("reused", "INTEGER NOT NULL DEFAULT 0")):
+            if name not in columns:  # a file of an earlier version
+                connection.execute(f"ALTER TABLE distribution_steps ADD COLUMN {name} {kind}")
         super()._prepare(connection)
 
     def begin(self, run: str, settings: Mapping[str, object]) -> None:
@@ -89,7 +110,7 @@ class Ledger(Tables):
             *(run, question, step.kind, step.radius, step.verdict.value, step.verifier, step.seconds),
             *(_finite(step.timeout), step.proved, step.distance, _blob(step.witness)),
             *(json.dumps(sorted(f.value for f in step.flags)), step.elapsed, step.reason, time.time()),
-            *(step.unstable, SOUNDNESS_REVISION),
+            *(step.unstable, int(step.reused), SOUNDNESS_REVISION),
         )
         self._write(f"INSERT INTO distribution_steps VALUES (NULL, {marks(values)})", values)
 
@@ -111,37 +132,51 @@ class Ledger(Tables):
         found = self._read(sql, (question, SOUNDNESS_REVISION))
         return [np.frombuffer(r["witness"], np.float32) for r in found]
 
-    def finish(self, run: str, question: str, position: int, row: Row, found: Critical | None) -> None:
+    def finish(self, run: str, entry: Entry, row: Row, found: Critical | None = None) -> None:
         """Keep an input's result; it will not be asked again in this run."""
         witness = None if found is None else _blob(found.witness)
         values = (
-            *(run, question, position, row.network, row.split, row.image_id, row.label, row.predicted),
+            *(run, entry.item, entry.question, entry.position, entry.network_key, entry.data_key),
+            *(row.network, row.split, row.image_id, row.label, row.predicted),
             *(row.lower, row.upper, None if found is None else found.distance, row.status.value),
             *(row.seconds, row.queries, row.cancelled, json.dumps(list(row.flags)), row.reason, witness),
-            *(None if row.rounded is None else int(row.rounded), SOUNDNESS_REVISION),
+            *(_truth(row.rounded), row.reused, _truth(row.terminated), SOUNDNESS_REVISION),
         )
-        self._write(f"INSERT OR REPLACE INTO distribution_items VALUES ({marks(values)})", values)
+        self._write(f"INSERT OR REPLACE INTO distribution_inputs VALUES ({marks(values)})", values)
+
+    def finished(self, run: str) -> dict[str, Row]:
+        """The finished inputs of a run by what they are; failed ones included."""
+        return {r["item"]: _row(r) for r in self._inputs(run)}
 
     def rows(self, run: str) -> list[Row]:
-        """The finished inputs of a run, in the order of the run; failed ones included."""
+        """The same in the order of the run; one name never stands for two networks or two sets of data."""
+        found = self._inputs(run)
+        networks = distinct([r["network"] for r in found], [r["network_key"] for r in found])
+        splits = distinct([r["split"] for r in found], [r["data_key"] for r in found])
+        return [replace(_row(r), network=n, split=s) for r, n, s in zip(found, networks, splits, strict=True)]
+
+    def _inputs(self, run: str) -> list[sqlite3.Row]:
         sql = (
-            "SELECT * FROM distribution_items WHERE run = ? "
-            f"AND (revision >= ? OR NOT ({MEASURED})) ORDER BY position"
+            "SELECT * FROM distribution_inputs WHERE run = ? "
+            f"AND (revision >= ? OR NOT ({MEASURED})) ORDER BY position, rowid"
         )
-        with self._trusting():
-            return [_row(r) for r in self._read(sql, (run, SOUNDNESS_REVISION))]
+        return self._read(sql, (run, SOUNDNESS_REVISION))
 
     def spent(self, run: str) -> list[Spent]:
-        """What every measured input of a run cost."""
+        """What every measured input of a run cost; several sessions of a run have the same positions."""
         sql = (
             "SELECT i.seconds, COUNT(s.id) AS queries, COALESCE(SUM(s.verdict = 'timeout'), 0) AS timeouts, "
             "COALESCE(SUM(s.verdict = 'memout'), 0) AS memouts, "
             "COALESCE(SUM(s.verdict = 'cancelled'), 0) AS cancelled, "
-            "COALESCE(SUM(s.seconds), 0.0) AS busy FROM distribution_items i "
+            "COALESCE(SUM(s.seconds), 0.0) AS busy, i.reused FROM distribution_inputs i "
             "LEFT JOIN distribution_steps s ON s.run = i.run AND s.question = i.question "
-            "WHERE i.run = ? AND i.status IN ('closed', 'open') GROUP BY i.position ORDER BY i.position"
+            "WHERE i.run = ? AND i.status IN ('closed', 'open') GROUP BY i.item ORDER BY i.position, i.rowid"
         )
         return [Spent(**dict(r)) for r in self._read(sql, (run,))]
+
+
+def _truth(value: bool | None) -> int | None:
+    return None if value is None else int(value)
 
 
 def _finite(value: float) -> float:
@@ -164,6 +199,7 @@ def _step(r: sqlite3.Row) -> Step:
         elapsed=r["elapsed"],
         reason=r["reason"],
         unstable=r["unstable"],
+        reused=bool(r["reused"]),
     )
 
 
@@ -171,5 +207,6 @@ def _row(r: sqlite3.Row) -> Row:
     return Row(
         *(r["network"], r["split"], r["image_id"], r["label"], r["predicted"], r["lower"], r["upper"]),
         *(Status(r["status"]), r["seconds"], r["queries"], r["cancelled"], tuple(json.loads(r["flags"]))),
-        *(r["reason"], None if r["rounded"] is None else bool(r["rounded"])),
+        *(r["reason"], None if r["rounded"] is None else bool(r["rounded"]), r["reused"]),
+        None if r["terminated"] is None else bool(r["terminated"]),
     )

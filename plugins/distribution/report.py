@@ -207,7 +207,7 @@ def _draw(
     out: Path,
 ) -> list[tuple[str, Path]]:
     """Every picture of single distributions with its caption."""
-    pictures = [
+    pictures: list[tuple[str, Path | None]] = [
         ("Share of inputs with a critical radius up to r", figures.draw_ecdf(out / "ecdf.png", parts)),
         ("Proved radii, ordered by the smallest", figures.draw_boxes(out / "boxes.png", parts, radii)),
         ("Density of proved radii", figures.draw_histogram(out / "histogram.png", parts)),
@@ -217,7 +217,7 @@ def _draw(
     for split, (names, matrix) in correlations.items():
         path = figures.draw_heat_map(out / f"spearman_{safe_name(split)}.png", names, matrix)
         pictures.append((f"Rank correlation between networks, {split}", path))
-    return pictures
+    return [(caption, path) for caption, path in pictures if path is not None]
 
 
 def _draw_between(

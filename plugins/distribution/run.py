@@ -10,28 +10,30 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
 
 from verifolio.answer import Answer, Verdict, Witness
-from verifolio.data import Dataset
+from verifolio.data import Dataset, check_range, check_shape
 from verifolio.errors import InputError, SoundnessAlarm, VerifolioError
 from verifolio.estimator import Estimator
 from verifolio.network import Network
+from verifolio.options import split_pairs
 from verifolio.oracle import Oracle
-from verifolio.property import Reference
+from verifolio.property import Growth, Property, check_networks
+from verifolio.property_file import choose_property
 from verifolio.referee import judge
 from verifolio.registry import installed
-from verifolio.vnnlib import Rows
 
 from .bracket import BracketOptions
 from .family import Family, per_input
-from .ledger import Ledger
+from .ledger import Entry, Ledger
 from .look import look, seed_of
 from .search import KNOWN, Critical, Question, Status, Step, make_step
 from .squeeze import Start
-from .table import Row
+from .table import Row, distinct
 
 BRACKET = "bracket"
 LOOK = 8  # inputs of one quick look
@@ -56,12 +58,17 @@ class Setting:
     low: float = 0.0
     high: float = 1.0
     about: str = "classification"  # the property
+    options: tuple[str, ...] = ()  # of the property, key=value
     portfolio: str = ""
 
     @property
+    def prop(self) -> Property:
+        return property_of(self.about, self.options)
+
+    @property
     def run(self) -> str:
-        """The run's name: the same settings continue the same run."""
-        text = json.dumps(self.__dict__, sort_keys=True, default=str)
+        """The run's name: the same settings continue the same run. Names of files are not part of it."""
+        text = json.dumps(self.__dict__ | {"about": self.prop.key}, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def estimator(self) -> Estimator:
@@ -69,23 +76,44 @@ class Setting:
         return cls(cls.Options(k=self.k)) if self.search == "k-binary" else cls()
 
 
+@cache
+def property_of(spec: str, options: tuple[str, ...]) -> Property:
+    """The property, read once; it must be one whose critical radius exists."""
+    prop = choose_property(spec, split_pairs(options))
+    if prop.growth is Growth.OTHER:
+        raise InputError(
+            f"property {prop.name}",
+            "one that holds at every radius below one where it holds",
+            prop.growth_reason,
+            "ask about single radii: verifolio measure",
+        )
+    return prop
+
+
 @dataclass(frozen=True, eq=False)
 class Item:
-    """One input on one network."""
+    """One input on one network, or on the networks that the property is about; names are for people."""
 
     position: int
-    network: Network
+    networks: tuple[Network, ...]
     name: str
     data: Dataset
+    split: str
     index: int
-
-    @property
-    def split(self) -> str:
-        return self.data.split or self.data.name
 
     @property
     def place(self) -> tuple[str, str, int]:
         return self.name, self.split, self.index
+
+    @property
+    def network_key(self) -> str:
+        return "+".join(n.sha256 for n in self.networks)
+
+    @cached_property
+    def key(self) -> str:
+        """What the input is, whatever the files are called."""
+        text = f"{self.network_key}|{self.data.sha256}|{self.index}"
+        return hashlib.sha256(text.encode()).hexdigest()
 
 
 @dataclass(eq=False)
@@ -111,23 +139,26 @@ class Distribution:
     jobs: int = 1
     keep: Path | None = None
     listen: Listener = lambda _row, _done, _total: None
-    _looks: dict[tuple[str, str, int], Look] = field(default_factory=dict, init=False, repr=False)
+    _looks: dict[str, Look] = field(default_factory=dict, init=False, repr=False)
 
     def run(self) -> list[Row]:
         """All rows, those of an earlier run included; a soundness alarm ends everything."""
         self.ledger.begin(self.setting.run, self.setting.__dict__)
         self._looks = self._plan_looks()
-        finished = {(r.network, r.split, r.image_id) for r in self.rows() if r.status is not Status.ERROR}
-        done = len(finished)
-        for row in self._work([i for i in self.items if i.place not in finished]):
+        known = self.ledger.finished(self.setting.run)
+        finished = {key for key, row in known.items() if row.status is not Status.ERROR}
+        waiting = {i.key: i for i in self.items if i.key not in finished}
+        done = len(self.items) - len(waiting)
+        for row in self._work(list(waiting.values())):
             done += 1
             self.listen(row, done, len(self.items))
         return self.rows()
 
     def rows(self) -> list[Row]:
         """What is finished so far, in the order of the items."""
-        found = {(r.network, r.split, r.image_id): r for r in self.ledger.rows(self.setting.run)}
-        return [found[i.place] for i in self.items if i.place in found]
+        found = self.ledger.finished(self.setting.run)
+        mine = [(i, found[i.key]) for i in self.items if i.key in found]
+        return [replace(row, network=i.name, split=i.split) for i, row in mine]
 
     def _work(self, items: list[Item]) -> Iterator[Row]:
         waiting = iter(items)
@@ -146,21 +177,21 @@ class Distribution:
                 if running:
                     self.oracle.close()  # whatever the others still ask is cancelled
 
-    def _plan_looks(self) -> dict[tuple[str, str, int], Look]:
+    def _plan_looks(self) -> dict[str, Look]:
         """Groups of neighbours that are looked at together; the same ones in every session of a run."""
         if self.setting.search != BRACKET:
             return {}
-        found: dict[tuple[str, str, int], Look] = {}
+        found: dict[str, Look] = {}
         for _, part in itertools.groupby(self.items, key=lambda i: (i.name, i.split)):
             mine = list(part)
             for start in range(0, len(mine), LOOK):
                 group = Look(tuple(mine[start : start + LOOK]))
-                found |= {item.place: group for item in group.items}
+                found |= {item.key: group for item in group.items}
         return found
 
     def _look(self, item: Item) -> None:
         """The quick look at this input and its neighbours, unless there was one."""
-        group = self._looks.get(item.place)
+        group = self._looks.get(item.key)
         if group is None:
             return
         with group.lock:
@@ -168,7 +199,8 @@ class Distribution:
                 return
             group.done = True
             families = [self._family(i) for i in group.items]
-            good = [f for f in families if f.predict()[0] == f.label]
+            able = [f for f in families if f.fixed and f.disjuncts]
+            good = [f for f in able if f.predict()[0] == f.label]
             todo = [f for f in good if not recall(self.ledger, self.setting, f.key)]
             if len(good) < 2 or not todo:
                 return  # a look at one input is part of its search
@@ -178,7 +210,7 @@ class Distribution:
 
     def _family(self, item: Item) -> Family:
         name = "_".join(map(str, item.place))
-        return make_family(self.setting, item.network, item.data, item.index, name)
+        return make_family(self.setting, item.networks, item.data, item.index, name)
 
     def _one(self, item: Item) -> Row:
         try:
@@ -189,7 +221,7 @@ class Distribution:
         except VerifolioError as error:
             label = int(item.data.labels[item.index])
             row = Row(*item.place, label, -1, None, None, Status.ERROR, reason=str(error))
-            self.ledger.finish(self.setting.run, "", item.position, row, None)
+            self.ledger.finish(self.setting.run, self._entry(item), row)
             return row
 
     def _measure(self, item: Item) -> Row:
@@ -197,7 +229,7 @@ class Distribution:
         label, predicted = int(item.data.labels[item.index]), family.predict()[0]
         blank = Row(*item.place, label, predicted, None, None, Status.MISCLASSIFIED)
         if predicted != family.label:
-            self.ledger.finish(self.setting.run, family.key, item.position, blank, None)
+            self.ledger.finish(self.setting.run, self._entry(item, family.key), blank)
             return blank
         found = self.search(family)
         row = replace(
@@ -211,9 +243,14 @@ class Distribution:
             flags=tuple(sorted(f.value for f in found.flags)),
             reason=found.reason,
             rounded=survives_rounding(family, found, item.data.scale),
+            reused=found.reused,
+            terminated=found.terminated,
         )
-        self.ledger.finish(self.setting.run, family.key, item.position, row, found)
+        self.ledger.finish(self.setting.run, self._entry(item, family.key), row, found)
         return row
+
+    def _entry(self, item: Item, question: str = "") -> Entry:
+        return Entry(item.key, question, item.position, item.network_key, item.data.sha256)
 
     def search(self, family: Family) -> Critical:
         """The critical radius of one input, from what is known already."""
@@ -271,31 +308,27 @@ def recall(ledger: Ledger, setting: Setting, question: str) -> list[Step]:
     known = [s for s in others if s.proved is not None or s.distance is not None]
     picked = [max(known, key=lambda s: s.proved or 0.0)] if known else []
     picked += sorted((s for s in known if s.distance is not None), key=lambda s: s.distance or 0.0)[:1]
-    return [*(replace(s, kind=KNOWN, elapsed=0.0, seconds=0.0) for s in picked), *own]
+    return [*(replace(s, kind=KNOWN, elapsed=0.0, seconds=0.0, reused=True) for s in picked), *own]
 
 
-def make_family(setting: Setting, network: Network, data: Dataset, index: int, name: str) -> Family:
-    """The family of an input; its label is the data's, or what the network says."""
+def make_family(
+    setting: Setting, networks: Sequence[Network], data: Dataset, index: int, name: str
+) -> Family:
+    """The family of an input; its label is the data's, or what the (first) network says."""
+    prop = setting.prop
+    check_networks(prop, networks)
+    for network in networks:
+        check_shape(data, network)
+    check_range(data, [index], setting.low, setting.high)
     shape = data.shape if len(data.shape) == 3 else (1, *data.shape)
     mean, std = per_input(setting.mean, shape, "mean"), per_input(setting.std, shape, "std")
     x, label = data.image(index), int(data.labels[index])
-    family = Family(network, x, label, setting.norm, setting.low, setting.high, mean, std, name=name)
+    place = (networks[0], x, label, setting.norm, setting.low, setting.high, mean, std)
+    family = Family(*place, name=name, prop=prop, partners=tuple(networks[1:]))
     if setting.reference == "predicted":
         family = replace(family, label=family.predict()[0])
-    return replace(family, condition=condition_of(setting.about, family))
-
-
-def condition_of(name: str, family: Family) -> tuple[Rows, ...] | None:
-    """The output condition of a registered property at this input."""
-    properties = installed().properties
-    if name == "classification" and name not in properties:
-        return None
-    lower, upper = family.box(0.0)
-    reference = Reference((lower + upper) / 2, family.label, 0.0, family.norm, lower, upper)
-    cases = properties.get(name)().query([family.network], reference).specification.cases
-    if len(cases) != 1:
-        raise InputError(f"property {name}", "one input region", str(len(cases)), "choose another property")
-    return cases[0].disjuncts
+    prop.query(family.networks, family.at(0.0))  # says what does not fit
+    return family
 
 
 def survives_rounding(family: Family, found: Critical, scale: float) -> bool | None:
@@ -304,18 +337,31 @@ def survives_rounding(family: Family, found: Critical, scale: float) -> bool | N
         return None
     levels = scale if scale > 1 else PIXELS
     rounded = np.clip(np.round(family.to_data(found.witness) * levels) / levels, family.low, family.high)
-    outputs = family.predict(np.asarray(rounded))[1]
-    others = np.delete(outputs, family.label)
-    return bool(others.max(initial=-math.inf) >= outputs[family.label])
+    return not family.holds(np.asarray(rounded))
 
 
-def make_items(networks: Sequence[Network], sets: Sequence[tuple[Dataset, Sequence[int]]]) -> list[Item]:
-    """Network by network; file names tell networks apart, whole paths where they do not."""
-    names = [n.path.name for n in networks]
-    unique = len(set(names)) == len(names)
+def make_items(
+    networks: Sequence[Network], sets: Sequence[tuple[Dataset, Sequence[int]]], together: int = 1
+) -> list[Item]:
+    """Network by network (or `together` at a time); file names tell them apart, or more where they do not."""
+    groups = [tuple(networks[i : i + together]) for i in range(0, len(networks), together)]
+    if len(networks) % together:
+        raise InputError("networks", f"a multiple of {together} for this property", str(len(networks)))
+    names = ["+".join(n.path.name for n in group) for group in groups]
+    if len(set(names)) < len(names):
+        names = ["+".join(str(n.path) for n in group) for group in groups]
+    splits = split_names([data for data, _ in sets])
     items: list[Item] = []
-    for network, name in zip(networks, names, strict=True):
-        for data, indices in sets:
+    for group, name in zip(groups, names, strict=True):
+        for (data, indices), split in zip(sets, splits, strict=True):
             for index in indices:
-                items.append(Item(len(items), network, name if unique else str(network.path), data, index))
+                items.append(Item(len(items), group, name, data, split, index))
     return items
+
+
+def split_names(sets: Sequence[Dataset]) -> list[str]:
+    """A name for each data set: its split, with the file's name, or a part of its hash, where that is shared."""
+    names = [data.split or data.name for data in sets]
+    if len(set(names)) < len(names):
+        names = [f"{data.name}:{name}" for data, name in zip(sets, names, strict=True)]
+    return distinct(names, [data.sha256 for data in sets])

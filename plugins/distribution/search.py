@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.answer import Answer, Flag, Verdict, Witness
+from verifolio.answer import Flag, Verdict, Witness
 from verifolio.errors import SoundnessAlarm
+from verifolio.property_verdict import Finding
+from verifolio.property_verdict import Status as Decided
 from verifolio.query import Query
 from verifolio.referee import confirmed, in_ball
 from verifolio.vnnlib import write
@@ -20,6 +22,7 @@ from verifolio.vnnlib import write
 from .family import Family
 
 KNOWN = "known"
+VERDICTS = {Decided.PROVED: Verdict.UNSAT, Decided.REFUTED: Verdict.SAT}
 
 
 class Status(StrEnum):
@@ -48,6 +51,7 @@ class Step:
     elapsed: float = field(default=0.0, repr=False)  # of the whole search, at the end of this step
     reason: str = ""
     unstable: int | None = None  # values without a sign at the largest radius that was bounded
+    reused: bool = False  # an answer of another search or session: its seconds are not this search's
 
 
 def forget(_: Step) -> None:
@@ -95,29 +99,48 @@ class Critical:
     steps: tuple[Step, ...] = field(default=(), repr=False)
 
     @property
+    def reused(self) -> int:
+        """How many answers came from another search or session."""
+        return sum(s.reused for s in self.steps)
+
+    @property
+    def terminated(self) -> bool:
+        """Whether a query without an answer keeps the two sides apart."""
+        return self.status is Status.OPEN and broken_off(self.steps, self.lower, self.upper)
+
+    @property
     def gap(self) -> float | None:
         return None if self.upper is None else self.upper - self.lower
 
 
 def make_step(
-    family: Family, radius: float, answer: Answer, timeout: float, elapsed: float, kind: str = "query"
+    family: Family, radius: float, finding: Finding, timeout: float, elapsed: float, kind: str = "query"
 ) -> Step:
-    """A logged answer; a radius counts as proved only by UNSAT, a distance only by a replayed witness."""
-    witness = answer.witness
+    """A logged finding; a radius counts as proved only by a proof, a distance only by a replayed violation."""
+    answer, witness = finding.answer, finding.witness
+    verdict = VERDICTS.get(finding.status, Verdict.UNKNOWN if answer.verdict.decided else answer.verdict)
     return Step(
         kind,
         radius,
-        answer.verdict,
+        verdict,
         answer.verifier,
-        answer.seconds,
+        sum(a.seconds for a in finding.answers),
         timeout,
-        radius if answer.verdict is Verdict.UNSAT else None,
+        radius if verdict is Verdict.UNSAT else None,
         None if witness is None else family.distance(witness.x),
         None if witness is None else witness.x,
         answer.flags | (frozenset() if witness is None else witness.flags),
         elapsed,
-        answer.reason,
+        finding.reason or answer.reason,
+        reused=any(a.reused for a in finding.answers),
     )
+
+
+def broken_off(steps: Sequence[Step], lower: float, upper: float | None) -> bool:
+    """A critical termination: some query strictly between the two sides was asked and had no answer."""
+    top = math.inf if upper is None else upper
+    between = [s for s in steps if s.kind == "query" and lower < s.radius < top]
+    return any(not s.verdict.decided for s in between)
 
 
 def conflict(family: Family, proved: float, distance: float, witness: Witness | None) -> None:

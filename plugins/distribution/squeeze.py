@@ -118,8 +118,11 @@ class _Side:
 
     def __init__(self, start: Start, place: int, link: Link) -> None:
         self.start, self.place, self.link, self.family = start, place, link, start.family
-        self.widest: Query = start.family.query(start.family.largest)
-        self.template: Problem = self.widest.problems[0]
+        largest = start.family.largest
+        self.widest: Query = start.family.refutation(largest)  # what replayed points are judged by
+        self.attacked: Problem = self.widest.problems[0]
+        exact = start.family.refuting_disjuncts is None
+        self.proved: Problem = self.attacked if exact else start.family.query(largest).problems[0]
         self.lower, self.upper = start.lower, start.upper
         self.best: Witness | None = None
         self.unstable: int | None = None
@@ -128,8 +131,8 @@ class _Side:
         if start.witness is not None:
             self.offer(start.witness.astype(np.float64))
 
-    def problems(self, radii: Array) -> list[Problem]:
-        return [self.family.problem(float(r), self.template) for r in radii]
+    def problems(self, radii: Array, template: Problem) -> list[Problem]:
+        return [self.family.problem(float(r), template) for r in radii]
 
     def offer(self, point: Array) -> bool:
         """Replay a point; the closest one that is a counterexample is kept."""
@@ -196,7 +199,7 @@ class _Squeeze:
     def _bounder(self) -> Bounder | None:
         from verifolio.registry import installed
 
-        return installed().all_bounders().best(self.sides[0].template, at_most=CHEAP)
+        return installed().all_bounders().best(self.sides[0].proved, at_most=CHEAP)
 
     def _approach(self) -> None:
         """The attack that minimises distances; it knows the maximum norm only."""
@@ -204,13 +207,13 @@ class _Squeeze:
 
         from .nearest import Spot, approach
 
-        sides = [s for s in self.sides if math.isinf(s.family.norm) and unattackable(s.template) is None]
+        sides = [s for s in self.sides if math.isinf(s.family.norm) and unattackable(s.attacked) is None]
         if not sides:
             return
         ones = np.ones(len(sides[0].centre))
         spots = [
             Spot(
-                s.template,
+                s.attacked,
                 s.centre,
                 ones if s.family.std is None else s.family.std,
                 s.upper,
@@ -229,7 +232,7 @@ class _Squeeze:
         """Attacks inside balls of several radii at once, the first time widely, then just below the best point."""
         from verifolio.attack import AttackSettings, attack_many, unattackable
 
-        if unattackable(side.template) is not None:
+        if unattackable(side.attacked) is not None:
             return
         failed, idle = side.lower, 0
         for k in range(8):
@@ -238,7 +241,7 @@ class _Squeeze:
             span, before = side.upper - failed, side.upper
             radii = failed + span * (np.linspace(0.1, 0.97, ATTACKED) ** (1.0 if k else 2.0))
             results = attack_many(
-                side.problems(radii),
+                side.problems(radii, side.attacked),
                 lambda _, x: side.offer(x),
                 self.budget.share(self.budget.seconds * ATTACK - self.budget.elapsed),
                 AttackSettings(rounds=2 + k // 2, restarts=8, steps=40, samples=0, few_inputs=0),
@@ -275,7 +278,9 @@ class _Squeeze:
         """The bounds of these radii of these inputs, in one call; whatever they prove is kept."""
         if not radii or self.budget.expired():
             return {}
-        problems = [p for k, part in radii.items() for p in self.sides[k].problems(part)]
+        problems = [
+            p for k, part in radii.items() for p in self.sides[k].problems(part, self.sides[k].proved)
+        ]
         began = time.monotonic()
         bounds, found = iter(zip(problems, bounder.bound(problems, self.budget), strict=True)), {}
         proved: dict[int, tuple[float, Problem]] = {}

@@ -17,8 +17,9 @@ from .table import Row
 class Summary:
     """Counts, means over measured rows (NaN where there are none), and running times.
 
-    `terminated`: rows whose gap exceeds a grid step (or that have no gap), the paper's critical terminations,
-    among all measured rows. `unsolved`: rows about which nothing was answered.
+    `terminated`: critical terminations (Bosman et al. 2025), rows with a query between the two sides that had no
+    answer, among all measured rows. `unsolved`: rows about which nothing was answered. Times are those of rows
+    without `reused` answers, which took no time here.
     """
 
     network: str
@@ -42,6 +43,7 @@ class Summary:
     queries: int
     cancelled: int
     ties: int
+    reused: int = 0
 
     @property
     def accuracy(self) -> float:
@@ -56,18 +58,17 @@ class Summary:
             f"{self.network} {self.split}: {self.closed} of {self.measured} closed, {self.misclassified} "
             f"misclassified, mean lower {self.mean_lower:.5f}, mean gap {self.mean_gap:.5f}, "
             f"{self.mean_seconds:.2f} s and {self.queries / max(1, self.measured):.1f} queries per input"
+            + (f" ({self.reused} reused, not in the times)" if self.reused else "")
         )
 
 
 def summarise(network: str, split: str, rows: Sequence[Row], step: float = 0.0) -> Summary:
-    """The summary of rows of one network and split; a gap above `step` is a critical termination."""
+    """The summary of rows of one network and split; see `broken_off` for `step`."""
     measured = [r for r in rows if r.measured]
     lower = [r.lower for r in measured if r.lower is not None]
     upper = [r.upper for r in measured if r.upper is not None]
     gaps = [r.gap for r in measured if r.gap is not None]
-    seconds = [r.seconds for r in measured]
-    open_rows = [r for r in measured if (r.gap is None or r.gap > step * (1 + 1e-9))]
-    kept = open_rows if step > 0 else [r for r in measured if r.status is not Status.CLOSED]
+    seconds = [r.seconds for r in measured if not r.reused]
     return Summary(
         network,
         split,
@@ -77,7 +78,7 @@ def summarise(network: str, split: str, rows: Sequence[Row], step: float = 0.0) 
         sum(r.status is Status.ERROR for r in rows),
         sum(r.status is Status.CLOSED for r in measured),
         sum(r.unsolved for r in measured),
-        len(kept),
+        sum(broken_off(r, step) for r in measured),
         min(lower, default=math.nan),
         mean(lower),
         mean(upper),
@@ -90,7 +91,21 @@ def summarise(network: str, split: str, rows: Sequence[Row], step: float = 0.0) 
         sum(r.queries for r in rows),
         sum(r.cancelled for r in rows),
         sum("tie" in r.flags for r in rows),
+        sum(r.reused > 0 for r in measured),
     )
+
+
+def broken_off(row: Row, step: float) -> bool:
+    """Whether a row is a critical termination.
+
+    Tables of other programs do not say which queries had no answer. There a gap between two sides that is wider
+    than the grid's `step` must come from one.
+    """
+    if row.unsolved:
+        return False
+    if row.terminated is not None:
+        return row.terminated
+    return row.gap is not None and bool(row.lower) and 0 < step * (1 + 1e-9) < row.gap
 
 
 def mean(values: Sequence[float]) -> float:

@@ -17,6 +17,7 @@ COLUMNS = (
     *("network", "split", "image_id", "label", "predicted", "lower", "upper", "gap", "status"),
     *("seconds", "queries", "cancelled"),
 )
+MORE = ("reused", "terminated")  # columns that tables of earlier versions do not have
 VERONA_COLUMNS = (
     *("network_path", "split", "image_id", "original_label", "epsilon_value", "smallest_sat_value"),
     "total_time",
@@ -25,7 +26,11 @@ VERONA_COLUMNS = (
 
 @dataclass(frozen=True)
 class Row:
-    """One input's result; `rounded` says whether its counterexample survives rounding to stored levels."""
+    """One input's result; `rounded` says whether its counterexample survives rounding to stored levels.
+
+    `reused` counts the answers that came from another search or session; its time says nothing then.
+    `terminated`: a query without an answer keeps the two sides apart; None where nobody noted it.
+    """
 
     network: str
     split: str
@@ -41,6 +46,8 @@ class Row:
     flags: tuple[str, ...] = ()
     reason: str = ""
     rounded: bool | None = None
+    reused: int = 0
+    terminated: bool | None = None
 
     @property
     def gap(self) -> float | None:
@@ -71,9 +78,22 @@ def cells(row: Row) -> list[str]:
     ]
 
 
+def more_cells(row: Row) -> list[str]:
+    """The columns `MORE`."""
+    return [str(row.reused), "" if row.terminated is None else str(int(row.terminated))]
+
+
+def distinct(names: Sequence[str], keys: Sequence[str]) -> list[str]:
+    """Names, followed by a part of the key where one name stands for several."""
+    meant: dict[str, set[str]] = {}
+    for name, key in zip(names, keys, strict=True):
+        meant.setdefault(name, set()).add(key)
+    return [f"{n} ({k[:6]})" if len(meant[n]) > 1 else n for n, k in zip(names, keys, strict=True)]
+
+
 def write_csv(path: Path, rows: Iterable[Row]) -> None:
     """The table, replaced in one step, so that a reader never sees half of it."""
-    write_lines(path, COLUMNS, [cells(row) for row in rows])
+    write_lines(path, (*COLUMNS, *MORE), [cells(row) + more_cells(row) for row in rows])
 
 
 def write_verona(path: Path, rows: Iterable[Row]) -> None:
@@ -134,6 +154,8 @@ def _ours(record: dict[str, str]) -> Row:
         float(record["seconds"]),
         int(record["queries"]),
         int(record["cancelled"]),
+        reused=int(record.get("reused") or 0),
+        terminated=bool(int(record["terminated"])) if record.get("terminated") else None,
     )
 
 

@@ -171,9 +171,12 @@ def _two_samples(groups: Sequence[Group], splits: Sequence[TwoSamples]) -> Table
 
 
 def _times(groups: Sequence[Group]) -> Table:
-    columns = ("network", "total s", "mean s", "median s", "most s", "queries", "cancelled")
+    columns = ("network", "total s", "mean s", "median s", "most s", "queries", "cancelled", "note")
     rows = tuple(
-        (g.name, *map(number, _seconds(g.summary)), str(g.summary.queries), str(g.summary.cancelled))
+        (
+            *(g.name, *map(number, _seconds(g.summary)), str(g.summary.queries), str(g.summary.cancelled)),
+            note(g.summary.reused),
+        )
         for g in groups
     )
     return Table("times", "Running time and queries", columns, rows)
@@ -186,12 +189,13 @@ def _seconds(s: Summary) -> tuple[float, ...]:
 def _searches(costs: Sequence[SearchCost]) -> Table:
     columns = (
         *("search", "inputs", "worst case if all are answered", "least queries", "most queries"),
-        *("mean queries", "mean s of all queries", "mean s that passed", "mean time-outs"),
+        *("mean queries", "mean s of all queries", "mean s that passed", "mean time-outs", "note"),
     )
     rows = tuple(
         (
             *(c.label, str(c.inputs), "n/a" if c.bound is None else str(c.bound), str(c.least), str(c.most)),
             *map(number, (c.mean, c.mean_busy, c.mean_wall, c.timeouts / c.inputs)),
+            note(c.reused),
         )
         for c in costs
     )
@@ -223,6 +227,11 @@ def by_split(groups: Sequence[Group]) -> tuple[Mapping[str, Mapping[str, Group]]
     for g in groups:
         parts.setdefault(g.network, {})[g.summary.split] = g
     return parts, list(dict.fromkeys(g.summary.split for g in groups))
+
+
+def note(reused: int) -> str:
+    """Said of inputs with answers that were served from a store."""
+    return f"{reused} reused, not in the times" if reused else ""
 
 
 def number(value: float) -> str:

@@ -16,6 +16,7 @@ from verifolio.cli.common import (
     AsJson,
     Cores,
     ExecutorName,
+    Layout,
     Memory,
     PortfolioFile,
     Seed,
@@ -93,6 +94,7 @@ def attack(
     indices: Annotated[str, typer.Option(help="Which points, e.g. 0:10,17.")] = "0:4",
     norm: Annotated[Norm, typer.Option(help="Norm of the radius.")] = Norm.L1,
     clip: Clip = False,
+    layout: Layout = "",
     attacks: Annotated[
         int, typer.Option(min=0, help="How many the programs may mix; 0: one per network.")
     ] = 0,
@@ -136,6 +138,7 @@ def attack(
         method.value,
         exact,
         form.value,
+        layout,
     )
     raise typer.Exit(run_attack(call, limits, as_json, picture))
 
@@ -155,6 +158,7 @@ def select(
     reverse: Annotated[bool, typer.Option("--reverse", help="Replace the best by the worst.")] = False,
     certified: Annotated[bool, typer.Option("--certified", help="Replace only where proved better.")] = False,
     clip: Clip = False,
+    layout: Layout = "",
     test_data: Annotated[str, typer.Option(help="Points for the robust accuracy (default: --data).")] = "",
     test_points: Annotated[int, typer.Option(min=0, help="So many, drawn at random; 0 for none.")] = 20,
     timeout: Timeout = 60.0,
@@ -195,6 +199,7 @@ def select(
         test_data,
         test_points,
         together,
+        layout,
     )
     raise typer.Exit(run_select(call, limits, as_json, picture))
 

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.data import Dataset
+from verifolio.data import Dataset, check_range
 from verifolio.errors import InputError
 from verifolio.network import Network
 from verifolio.problem import Ball, Domain
@@ -29,6 +29,7 @@ def make_references(
 ) -> list[Reference]:
     """The data's points, rounded to float32 as networks see them; without `clip` no pixel range is kept."""
     low, high = (0.0, 1.0) if clip else (-math.inf, math.inf)
+    check_range(data, indices, low, high)
     found = []
     for i in indices:
         x = data.image(i).astype(np.float32).astype(np.float64)

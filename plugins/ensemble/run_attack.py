@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from verifolio.cli.main import DONE, UNDECIDED, complain
 from verifolio.cli.output import say, say_json, table
-from verifolio.data import load_data, parse_indices
+from verifolio.data import check_shape, in_layout, load_data, parse_indices
 from verifolio.errors import InputError
 from verifolio.network import Network
 
@@ -41,6 +41,7 @@ class AttackCall:
     method: str
     exact: bool
     form: str
+    layout: str = ""
 
 
 def run_attack(call: AttackCall, limits: Limits, as_json: bool, picture: str) -> int:
@@ -48,7 +49,9 @@ def run_attack(call: AttackCall, limits: Limits, as_json: bool, picture: str) ->
     target = picture_path(picture)
     alpha = read_alpha(call.alpha)
     networks = tuple(Network.load(n) for n in call.networks)
-    data = load_data(call.data)
+    data = in_layout(load_data(call.data), call.layout)
+    for network in networks:
+        check_shape(data, network)
     indices = parse_indices(call.indices, len(data))
     references = make_references(data, indices, call.epsilon, NORMS[call.norm], call.clip)
     options = AttackOptions(

@@ -10,7 +10,7 @@ import numpy as np
 
 from verifolio.cli.main import DONE, complain
 from verifolio.cli.output import say, say_json, table
-from verifolio.data import load_data
+from verifolio.data import check_shape, in_layout, load_data
 from verifolio.errors import InputError
 from verifolio.network import Network
 
@@ -43,6 +43,7 @@ class SelectCall:
     test_data: str
     test_points: int
     together: int
+    layout: str = ""
 
 
 def run_select(call: SelectCall, limits: Limits, as_json: bool, picture: str) -> int:
@@ -79,8 +80,11 @@ def make_request(call: SelectCall, seed: int) -> SelectionRequest:
     networks = tuple(Network.load(n) for n in call.networks)
     if call.size >= len(networks):
         raise InputError("--size", f"fewer than the {len(networks)} networks", str(call.size))
-    data = load_data(call.data)
-    test = load_data(call.test_data) if call.test_data else data
+    data = in_layout(load_data(call.data), call.layout)
+    test = in_layout(load_data(call.test_data), call.layout) if call.test_data else data
+    for network in networks:
+        check_shape(data, network)
+        check_shape(test, network)
     count = min(call.test_points, len(test))
     drawn = np.random.default_rng(seed).choice(len(test), count, replace=False)
     return SelectionRequest(

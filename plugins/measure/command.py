@@ -14,7 +14,9 @@ from verifolio.cli.common import (
     Address,
     AsJson,
     ExecutorName,
+    Layout,
     PortfolioFile,
+    Range,
     Seed,
     StoreFile,
     Timeout,
@@ -46,7 +48,8 @@ def measure(
     indices: Annotated[str, typer.Option(help="Which inputs, such as 0:100,105.")] = "0:20",
     metrics: Annotated[str, typer.Option(help="Some of csat,csec,cacc.")] = "csat,csec,cacc",
     norm: Annotated[str, typer.Option(help="1, 2 or inf.")] = "inf",
-    legal: Annotated[str, typer.Option(help="The range of legal inputs, LOW,HIGH.")] = "0,1",
+    legal: Range = "0,1",
+    layout: Layout = "",
     labels: Annotated[
         str, typer.Option(help="data: as labelled; predicted: what the network says.")
     ] = "data",
@@ -82,7 +85,7 @@ def measure(
 
     wanted, sampling = check_metrics(metrics), check_sampling(samples, confidence, interval, seed)
     prop = choose_property(property_name, split_pairs(option or []))
-    around = Around(data, indices, epsilon, norm, legal, labels, correct)
+    around = Around(data, indices, epsilon, norm, legal, layout, labels, correct)
     limits = Limits(timeout, seed, store, at(executor, address), workers)
     groups = grouped(networks, prop)
     with ExitStack() as stack:
@@ -136,21 +139,26 @@ class Around:
     epsilons: list[float]
     norm: str
     legal: str
+    layout: str
     labels: str
     correct: bool
 
     def references(self, networks: list[Network], dataset: Dataset, epsilon: float) -> dict[int, Reference]:
         """By position in the data set."""
-        from verifolio.data import parse_indices
+        from verifolio.data import check_range, check_shape, parse_indices, parse_range
         from verifolio.property import Reference
 
-        low, high = self.range()
+        low, high = parse_range(self.legal)
+        indices = parse_indices(self.indices, len(dataset))
+        for network in networks:
+            check_shape(dataset, network)
+        check_range(dataset, indices, low, high)
         if self.norm not in NORMS:
             raise _bad("--norm", "1, 2 or inf", self.norm)
         if self.labels not in ("data", "predicted"):
             raise _bad("--labels", "data or predicted", self.labels)
         found = {}
-        for i in parse_indices(self.indices, len(dataset)):
+        for i in indices:
             x, label = dataset.image(i), int(dataset.labels[i])
             if self.correct or self.labels == "predicted":
                 predicted = int(networks[0].replay(x).argmax())
@@ -159,13 +167,6 @@ class Around:
                 label = predicted
             found[i] = Reference(x, label, epsilon, NORMS[self.norm], low, high)
         return found
-
-    def range(self) -> tuple[float, float]:
-        try:
-            low, high = (float(v) for v in self.legal.split(","))
-        except ValueError:
-            raise _bad("--legal", "two numbers LOW,HIGH", self.legal) from None
-        return low, high
 
 
 def measure_network(
@@ -177,11 +178,11 @@ def measure_network(
     sampling: Sampling,
 ) -> list[Row]:
     """All radii of one network (or pair)."""
-    from verifolio.data import load_data
+    from verifolio.data import in_layout, load_data
 
     from .metrics import Item, Row, accuracy, satisfaction, security
 
-    dataset = load_data(around.data)
+    dataset = in_layout(load_data(around.data), around.layout)
     name = "+".join(n.path.stem for n in networks)
     rows = []
     for epsilon in sorted(around.epsilons):

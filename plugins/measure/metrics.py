@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -9,16 +10,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.answer import Verdict
+from verifolio.attempt import REFUSES
 from verifolio.network import Network
 from verifolio.oracle import Oracle
 from verifolio.property import Points, Property, Reference
-from verifolio.property_verdict import Status, decide_many
+from verifolio.property_verdict import Finding, Status, decide_many
 
 from .sample import Method, draw, share_interval
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int, str], None]
 METRICS = ("csat", "csec", "cacc")
+SURVIVED, VIOLATED = "survived", "violated"
 
 
 @dataclass(frozen=True)
@@ -90,16 +93,28 @@ def security(
     items: Sequence[Item],
     progress: Progress,
 ) -> list[Item]:
-    """Constraint security: does the property survive the attack around each input?"""
+    """Constraint security: does the property survive the attack around each input?
+
+    An attack that refuses the question has not been survived, and neither has one that broke down.
+    """
     found = list(items)
-    queries = (prop.refutation(networks, r) or prop.query(networks, r) for r in references)
-    for done, (k, answer) in enumerate(oracle.ask_many(queries), 1):
-        outcome = "violated" if answer.verdict is Verdict.SAT else "survived"
-        if answer.verdict in (Verdict.ERROR, Verdict.MEMOUT):
-            outcome = "error"
-        found[k] = replace(found[k], csec=outcome)
+    for done, (k, finding) in enumerate(decide_many(oracle, prop, networks, references), 1):
+        outcome, reason = attacked(finding)
+        found[k] = replace(found[k], csec=outcome, reason=found[k].reason or reason)
         progress(done, len(items), "csec")
     return found
+
+
+def attacked(finding: Finding) -> tuple[str, str]:
+    """What an attack came to, and why where it was none."""
+    if finding.status is Status.REFUTED:
+        return VIOLATED, ""
+    for answer in finding.answers:
+        if answer.verdict in (Verdict.ERROR, Verdict.MEMOUT):
+            return "error", answer.reason
+        if all(a.reason.startswith(REFUSES) for a in answer.attempts) and not answer.verdict.decided:
+            return "refused", answer.reason
+    return SURVIVED, ""
 
 
 def accuracy(
@@ -116,11 +131,12 @@ def accuracy(
     modules = [n.module() for n in networks]
     found = []
     for done, (item, reference) in enumerate(zip(items, references, strict=True), 1):
+        prop.query(networks, reference)  # says what does not fit: labels, positions, numbers of outputs
         rng = np.random.default_rng((sampling.seed, item.index))
         x = draw(prop, reference, sampling.samples, rng).astype(np.float32)
         with torch.no_grad():
             y = torch.cat([m(torch.from_numpy(x)) for m in modules], dim=1).numpy()
-        known = reference.with_outputs(networks) if prop.needs_outputs else reference
+        known = reference.with_outputs(networks)
         passed = int(prop.satisfied(Points.at(known, x, y)).sum())
         found.append(replace(item, passed=passed, samples=sampling.samples))
         progress(done, len(items), "cacc")
@@ -142,7 +158,11 @@ def summarise(row: Row, sampling: Sampling) -> dict[str, object]:
         out["csat_high"] = percent(n - row.count(Status.REFUTED), n)
         out["seconds"] = round(sum(i.seconds for i in row.items), 3)
     if any(i.csec for i in row.items):
-        out["csec"] = percent(sum(i.csec == "survived" for i in row.items), n)
+        survived = sum(i.csec == SURVIVED for i in row.items)
+        asked = survived + sum(i.csec == VIOLATED for i in row.items)
+        out["csec"] = percent(survived, asked) if asked else math.nan
+        if asked < n:
+            out["not_attacked"] = n - asked
     total = sum(i.samples for i in row.items)
     if total:
         passed = sum(i.passed for i in row.items)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, fields
 from pathlib import Path
@@ -21,7 +22,9 @@ def show(summaries: Sequence[dict[str, object]]) -> None:
 
 
 def _cell(value: object) -> object:
-    return f"{value:.4g}" if isinstance(value, float) else value
+    if not isinstance(value, float):
+        return value
+    return "" if math.isnan(value) else f"{value:.4g}"
 
 
 def write_summary(path: Path, summaries: Sequence[dict[str, object]]) -> None:
@@ -55,7 +58,11 @@ def draw_curves(path: Path, summaries: Sequence[dict[str, object]]) -> None:
             (s for s in summaries if s["network"] == network), key=lambda s: float(str(s["epsilon"]))
         )
         for key, name in CURVES.items():
-            points = [(float(str(s["epsilon"])), float(str(s[key]))) for s in own if key in s]
+            points = [
+                (float(str(s["epsilon"])), float(str(s[key])))
+                for s in own
+                if not math.isnan(float(str(s.get(key, "nan"))))
+            ]
             if points:
                 axes.plot(*zip(*points, strict=True), marker="o", markersize=3, label=f"{network}: {name}")
     axes.set(xlabel="epsilon", ylabel="inputs (%)", ylim=(-3, 103))

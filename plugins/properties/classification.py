@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
 from verifolio.network import Network
-from verifolio.property import Points, Property, Reference, build_query, check_label, check_labels
+from verifolio.property import Growth, Points, Property, Reference, build_query, check_label, check_labels
 from verifolio.query import Query
 from verifolio.vnnlib import make_rows
 
@@ -18,6 +18,7 @@ class Classification(Property):
     """The label's score is above every other one; a tie is a violation (CR of Casadio et al. 2022)."""
 
     name: ClassVar[str] = "classification"
+    growth = Growth.FIXED
 
     def query(self, networks: Sequence[Network], reference: Reference) -> Query:
         inputs, outputs = len(reference.x), sum(n.output_size for n in networks)

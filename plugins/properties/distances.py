@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -14,12 +14,12 @@ from verifolio.errors import InputError
 from verifolio.formula import X0, Y0, Formula, FormulaProperty, X, Y, largest, norm, term
 from verifolio.graph.enclosure import enclose
 from verifolio.network import Network
-from verifolio.property import Array, Reference
+from verifolio.property import Array, Asking, Growth, Reference
 from verifolio.query import Query
 
 MAX_SUSPECTS = 4
 THINNEST = 1.001  # outer by inner radius of a shell
-BELOW = 1 - 1e-12  # covers the rounding of a shell's box
+BELOW = 1 - 1e-12  # covers the rounding of a shell's box, and of a distance
 LENGTHS = 6
 
 
@@ -61,16 +61,18 @@ class LipschitzOptions:
 class Lipschitz(FormulaProperty):
     """No output moves more than L times as far as the input did (LR of Casadio et al. 2022).
 
-    At the reference itself both sides are 0, so a query that asks for violations everywhere cannot be refuted
-    by any relaxation. Let r0 be a radius within which the network is affine and no new face of the box comes
-    up. A violation closer than r0 can be stretched along its ray to distance r0, where it is still one. So
-    |f(x) - f(x0)| <= L max(|x - x0|, r0) says the same as the property and is free of the tie. Only where x0
-    lies on a kink is r0 the `tolerance`, and violations that stay below L * tolerance are not seen.
+    Both distances are in the maximum norm, whatever the norm of the ball. At the reference itself both sides are
+    0, so a query that asks for violations everywhere cannot be refuted by any relaxation. Let r0 be a distance
+    within which the network is affine and everything lies inside the ball and the box, apart from the faces that
+    x0 itself lies on. A violation closer than r0 can be stretched along its ray to distance r0, where it is still
+    one. So |f(x) - f(x0)| <= L max(|x - x0|, r0) says the same as the property and is free of the tie. Only where
+    x0 lies on a kink is r0 the `tolerance`, and violations that stay below L * tolerance are not seen.
     """
 
     name: ClassVar[str] = "lipschitz"
     Options: ClassVar[type] = LipschitzOptions
     needs_outputs: ClassVar[bool] = True
+    growth = Growth.MONOTONE  # r0 shrinks with the radius
 
     def formula(self) -> Formula:
         return norm(Y - Y0) <= term(self.options.constant) * norm(X - X0)
@@ -94,46 +96,47 @@ class Lipschitz(FormulaProperty):
         free = np.where(signs > 0, upper > x, lower < x)  # at the edge of the legal range one way is closed
         steep = (np.abs(np.tile(slopes, (2, 1))) * free).sum(axis=1)
         order = [k for k in np.argsort(-steep)[:MAX_SUSPECTS] if steep[k] > self.options.constant]
-        lengths = [min(radius * 4.0**k, reference.epsilon) for k in range(LENGTHS)]
+        reach = corner_reach(reference, x, lower, upper)
+        lengths = [min(radius * 4.0**k, reach) for k in range(LENGTHS)]
         return [np.clip(x + r * signs[k], lower, upper) for k in order for r in dict.fromkeys(lengths)]
 
     def accusation(self, networks: Sequence[Network], reference: Reference, x: Array) -> Query:
         """Around a suspect's distance r, a move by more than L r within r violates: a single row, not thousands."""
         known = reference.with_outputs(networks)
-        far = float(np.abs(x - np.asarray(known.x, np.float64).ravel()).max())
-        within = replace(known, epsilon=min(far * (1 + 1e-6), known.epsilon))
+        far = float(np.abs(x - np.asarray(known.x, np.float64).ravel()).max()) * (1 + 1e-6)
         y = np.concatenate([enclose(n.graph, x)[0] for n in networks])
         moved = y - np.asarray(known.outputs, np.float64)
         k = int(np.abs(moved).argmax())
         change = (Y - Y0)[k] if moved[k] > 0 else -(Y - Y0)[k]
-        limit = term(self.options.constant) * term(within.epsilon)
-        return self.query_for(networks, within, change <= limit)
+        limit = term(self.options.constant) * term(far * (1 + 1e-9))  # the box is rounded outward
+        return self.query_for(networks, known.within(far), change <= limit)
 
-    def settle(
-        self, networks: Sequence[Network], reference: Reference, ask: Callable[[Query], Answer]
-    ) -> Answer | None:
-        """Shell by shell: outputs that move by at most L a within radius b break nothing between a and b.
+    def settle(self, networks: Sequence[Network], reference: Reference) -> Asking[Answer | None]:
+        """Shell by shell: outputs that move by at most L a within distance b break nothing between a and b.
 
         Within r0 (see above) a = b = r0 is exact. A shell that fails is halved, unless the point that it fails
         at is a violation; shells that get too thin, and other norms, are left to the one query.
         """
         radius, exact = self.centre(networks, reference)
-        radius = min(radius, reference.epsilon)
+        x = np.asarray(reference.x, np.float64).ravel()
+        lower, upper = self.region(reference)
+        reach = corner_reach(reference, x, lower, upper)
+        radius = min(radius, reach)
         if not exact or not np.isinf(reference.norm) or radius == 0:
             return None
         known, seconds = reference.with_outputs(networks), 0.0
-        shells = [(radius, reference.epsilon)] * (radius < reference.epsilon) + [(radius, radius)]
+        shells = [(radius, reach)] * (radius < reach) + [(radius, radius)]
         while shells:
             a, b = shells.pop()
             limit = term(self.options.constant) * term(a * BELOW)
-            answer = ask(self.query_for(networks, replace(known, epsilon=b), norm(Y - Y0) <= limit))
+            answer = yield self.query_for(networks, known.within(b), norm(Y - Y0) <= limit)
             seconds += answer.seconds
             if answer.verdict is Verdict.UNSAT:
                 continue
             if answer.witness is None:
                 return None
-            x = answer.witness.x.astype(np.float64)
-            witness = referee.judge(self.accusation(networks, known, x), x)
+            point = answer.witness.x.astype(np.float64)
+            witness = referee.judge(self.accusation(networks, known, point), point)
             if isinstance(witness, Witness):
                 flags = witness.flags
                 return Answer(Verdict.SAT, answer.verifier, witness=witness, flags=flags, seconds=seconds)
@@ -144,13 +147,25 @@ class Lipschitz(FormulaProperty):
         return Answer(Verdict.UNSAT, "shells", seconds=seconds)
 
     def centre(self, networks: Sequence[Network], reference: Reference) -> tuple[float, bool]:
-        """The radius r0, and whether the split at it is exact."""
+        """The distance r0, and whether the split at it is exact."""
         from verifolio.plugins.properties.affine import affine_radius
 
         x = np.asarray(reference.x, np.float64).ravel()
         lower, upper = self.region(reference)
         room = np.concatenate([x - lower, upper - x])
         faces = float(room[room > 0].min(initial=np.inf))
+        reach = corner_reach(reference, x, lower, upper)
+        faces = min(faces, reach) if reach > 0 else faces
         found = min([faces, *(affine_radius(n.graph, x) for n in networks)])
         limit = min(self.options.tolerance, reference.epsilon)
         return (found, True) if 0 < found < np.inf else (limit, not np.isfinite(found))
+
+
+def corner_reach(reference: Reference, x: Array, lower: Array, upper: Array) -> float:
+    """How far every input can move at once: radius / n^(1/p) for n inputs that can move, all the way in a box."""
+    ball = reference.ball
+    if ball is None:
+        far = max((x - lower).max(initial=0.0), (upper - x).max(initial=0.0))
+        return float(np.nextafter(far, np.inf)) if far > 0 else 0.0
+    free = max(1, int((upper > lower).sum()))
+    return float(ball.radius / free ** (1 / ball.norm)) * BELOW

@@ -12,7 +12,7 @@ import numpy as np
 
 from verifolio.errors import InputError
 from verifolio.network import Network
-from verifolio.problem import dense_rows
+from verifolio.problem import Ball, dense_rows
 from verifolio.property import Array, Points, Property, Reference
 from verifolio.query import Query
 from verifolio.vnnlib import Case, Rows, Specification, load
@@ -33,6 +33,11 @@ class Vnnlib(Property):
 
     name: ClassVar[str] = "vnnlib"
     Options: ClassVar[type] = FileOptions
+    growth_reason = "its input set is the file's, whatever the radius"
+
+    @property
+    def key(self) -> str:
+        return f"vnnlib {self.specification.sha256}"
 
     @cached_property
     def specification(self) -> Specification:
@@ -47,6 +52,9 @@ class Vnnlib(Property):
         cases = self.specification.cases
         lower, upper = np.stack([c.lower for c in cases]), np.stack([c.upper for c in cases])
         return lower.min(axis=0), upper.max(axis=0)
+
+    def ball(self, reference: Reference) -> Ball | None:
+        return None
 
     def query(self, networks: Sequence[Network], reference: Reference) -> Query:
         path = self.options.path
@@ -83,16 +91,17 @@ class Vnnlib(Property):
         return torch.stack(inside).to(x)
 
     def _fails(self, rows: Rows, both: Tensor) -> Tensor:
-        """The product over rows of the loss of `row > rhs` (>= where the row is strict)."""
+        """The loss of "some row is above its right side" (or equal to it, where the row is strict)."""
         import torch
 
-        found = torch.ones_like(both[:, 0])
+        from verifolio.formula.evaluate import alternatives
+
+        if not rows.count:
+            return torch.ones_like(both[:, 0])
         matrix, _, rhs = dense_rows(rows, both.shape[1], 0)
         held = torch.tensor(rhs).to(both) - both @ torch.tensor(matrix).to(both).T
-        for k in range(rows.count):
-            each = held[:, k].clamp_min(0)
-            found = found * (each if rows.strict[k] else each + (held[:, k] == 0))
-        return found
+        tie = (held == 0) & ~torch.tensor(rows.strict, device=both.device)
+        return alternatives(held.clamp_min(0) + tie)
 
 
 def _inside(case: Case, x: Array) -> bool:

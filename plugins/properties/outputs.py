@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -14,7 +14,7 @@ from verifolio.errors import InputError
 from verifolio.formula import Y0, Y1, Y2, Formula, FormulaProperty, Term, Y, norm, term
 from verifolio.formula.terms import And
 from verifolio.network import Network
-from verifolio.property import Array, Points, Reference, build_query, check_networks
+from verifolio.property import Array, Growth, Points, Reference, build_query, check_networks
 from verifolio.query import Query
 
 if TYPE_CHECKING:
@@ -107,6 +107,7 @@ class Equivalence(FormulaProperty):
     name: ClassVar[str] = "equivalence"
     Options: ClassVar[type] = EquivalenceOptions
     networks: int = 2
+    growth = Growth.FIXED
 
     def formula(self) -> Formula:
         if self.options.mode == "class":
@@ -127,16 +128,20 @@ class Equivalence(FormulaProperty):
         return build_query(self, networks, reference, [rows for d in disjuncts for rows in d])
 
     def satisfied(self, points: Points) -> Tensor:
-        return super().satisfied(points) if self.options.mode == "outputs" else self._apart(points) < 0
+        if self.options.mode == "outputs":
+            return super().satisfied(_halved(points))
+        return self._apart(points) < 0
 
     def loss(self, points: Points) -> Tensor:
         if self.options.mode == "outputs":
-            return super().loss(points)
+            return super().loss(_halved(points))
         gap = self._apart(points)
         return gap.clamp_min(0) + (gap == 0)
 
     def violation(self, points: Points) -> Tensor:
-        return super().violation(points) if self.options.mode == "outputs" else -self._apart(points)
+        if self.options.mode == "outputs":
+            return super().violation(_halved(points))
+        return -self._apart(points)
 
     def _apart(self, points: Points) -> Tensor:
         """The least over classes of how much one network still prefers another class; below 0: they agree."""
@@ -148,6 +153,12 @@ class Equivalence(FormulaProperty):
             others = top.values[:, :1].expand_as(scores).scatter(1, top.indices[:, :1], top.values[:, 1:])
             found.append(others - scores)
         return torch.maximum(found[0], found[1]).amin(dim=1)
+
+
+def _halved(points: Points) -> Points:
+    """Both networks have as many outputs."""
+    half = points.y.shape[1] // 2
+    return replace(points, sizes=(half, half))
 
 
 def _wins(scores: Term, i: int, classes: int) -> Formula:

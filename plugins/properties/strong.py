@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from verifolio.errors import InputError
 from verifolio.formula import Formula, FormulaProperty, Y, term
 from verifolio.network import Network
-from verifolio.property import Points, Reference, check_label, check_labels
+from verifolio.property import Growth, Points, Reference, check_label, check_labels
 from verifolio.query import Query
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ class StrongClassification(FormulaProperty):
 
     name: ClassVar[str] = "strong-classification"
     Options: ClassVar[type] = StrongOptions
+    growth = Growth.FIXED
 
     def formula(self) -> Formula:
         if self.options.scale == "outputs":

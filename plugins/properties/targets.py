@@ -12,6 +12,7 @@ from verifolio.errors import InputError
 from verifolio.network import Network
 from verifolio.plugins.properties.classification import gaps
 from verifolio.property import (
+    Growth,
     Points,
     Property,
     Reference,
@@ -43,11 +44,14 @@ class Targeted(Property):
     name: ClassVar[str] = "targeted"
     Options: ClassVar[type] = TargetOptions
     needs_outputs: ClassVar[bool] = True
+    growth = Growth.FIXED
 
     def query(self, networks: Sequence[Network], reference: Reference) -> Query:
         check_networks(self, networks)
         outputs, start = networks[0].output_size, len(reference.x)
         check_label(self, reference.label, outputs)
+        if outputs < 2:
+            raise InputError("property targeted", "at least 2 outputs", str(outputs), "use output-range")
         self._check_target(outputs)
         target = self.options.target
         if target == RUNNER_UP:
@@ -64,9 +68,10 @@ class Targeted(Property):
         return (lead < 0).any(dim=1) | vacuous
 
     def loss(self, points: Points) -> Tensor:
+        from verifolio.formula.evaluate import alternatives
+
         lead, vacuous = self._lead(points)
-        each = lead.clamp_min(0) + (lead == 0)
-        return each.prod(dim=1).masked_fill(vacuous, 0.0)
+        return alternatives(lead.clamp_min(0) + (lead == 0)).masked_fill(vacuous, 0.0)
 
     def violation(self, points: Points) -> Tensor:
         return -self._lead(points)[0].amin(dim=1)
@@ -102,6 +107,7 @@ class TopK(Property):
 
     name: ClassVar[str] = "top-k"
     Options: ClassVar[type] = TopKOptions
+    growth = Growth.FIXED
 
     def query(self, networks: Sequence[Network], reference: Reference) -> Query:
         check_networks(self, networks)

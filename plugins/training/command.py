@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from verifolio.cli.common import Address, AsJson, ExecutorName, Seed, at
+from verifolio.cli.common import Address, AsJson, ExecutorName, Layout, Range, Seed, at
 
 if TYPE_CHECKING:
     from torch import nn
@@ -65,6 +65,8 @@ def train(
     start: Annotated[str, typer.Option(help="Start from these weights (npz).")] = "",
     weights: Annotated[str, typer.Option(help="Also save the weights (npz).")] = "",
     test: Annotated[str, typer.Option(help="Test data; the test split of a name by default.")] = "",
+    legal: Range = "0,1",
+    layout: Layout = "",
     seed: Seed = 0,
     executor: ExecutorName = "process",
     address: Address = "",
@@ -72,18 +74,21 @@ def train(
     as_json: AsJson = False,
 ) -> None:
     """Train a small network and write it as ONNX; the same seed gives the same network."""
+    from verifolio.data import parse_range
+
     from .setup import Choices
     from .trainer import Schedule
 
     options = tuple(option or ())
     choices = Choices(
-        regime, epsilon, attack, steps, property_name, options, alpha, beta, bounder, share, copies
+        *(regime, epsilon, attack, steps, property_name, options, alpha, beta, bounder, share, copies),
+        *parse_range(legal),
     )
     plan = Schedule(epochs, rate, batch, seed=seed)
     rest = Rest(
         rounds, points, tuple(attack_option or ()), attack_timeout, at(executor, address), start, weights
     )
-    learn, check = split_data(data, test, limit)
+    learn, check = split_data(data, test, limit, layout, parse_range(legal))
     result = train_network(arch, learn, check, choices, plan, rest, output, speaker(quiet or as_json))
     show(result, as_json, choices)
 
@@ -158,16 +163,20 @@ def run_regime(
     return {"counterexamples": counts}
 
 
-def split_data(data: str, test: str, limit: int) -> tuple[Dataset, Dataset]:
+def split_data(
+    data: str, test: str, limit: int, layout: str, legal: tuple[float, float]
+) -> tuple[Dataset, Dataset]:
     """Training and test data; a set by name has both splits, a file is its own test unless told."""
-    from verifolio.data import load_data
+    from verifolio.data import check_range, in_layout, load_data
     from verifolio.registry import installed
 
     named = data in installed().datasets
-    learn = load_data(f"{data}:train" if named else data)
-    check = load_data(test or (f"{data}:test" if named else data))
+    learn = in_layout(load_data(f"{data}:train" if named else data), layout)
+    check = in_layout(load_data(test or (f"{data}:test" if named else data)), layout)
     if limit:
         learn = learn.take(range(min(limit, len(learn))))
+    for part in (learn, check):
+        check_range(part, range(len(part)), *legal)
     return learn, check
 
 

@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from verifolio.answer import Verdict
 from verifolio.attempt import Choice
 from verifolio.errors import InputError
 from verifolio.export import export_onnx
 from verifolio.network import Network
 from verifolio.oracle import Oracle
 from verifolio.portfolio import single
-from verifolio.property import Property, Reference
+from verifolio.property import Property
+from verifolio.property_verdict import decide_many
 
 from .attacks import Ball
 from .regimes import Regime
@@ -68,25 +68,18 @@ def hunt(model: nn.Sequential, x: Tensor, y: Tensor, prop: Property, plan: Hunt)
         network = Network.load(path)
         with torch.no_grad():
             predicted = torch.cat([model(p).argmax(1) for p in torch.split(x, 512)])
-        queries = [
-            prop.query([network], reference_of(image, int(label), plan.ball))
-            for image, label in zip(x, predicted, strict=True)
-        ]
+        around = [plan.ball.reference(a, int(label)) for a, label in zip(x, predicted, strict=True)]
         points, labels = [], []
         chosen = single(plan.falsifier, plan.options)
         with Oracle(chosen, plan.executor, infer=False, timeout=plan.timeout, seed=plan.seed) as oracle:
-            for k, answer in sorted(oracle.ask_many(queries), key=lambda pair: pair[0]):
-                if answer.verdict is Verdict.SAT and answer.witness is not None:
-                    points.append(torch.from_numpy(np.array(answer.witness.x)).reshape(x.shape[1:]))
-                    labels.append(y[k])
+            found = sorted(decide_many(oracle, prop, [network], around), key=lambda pair: pair[0])
+        for k, finding in found:
+            if finding.witness is not None:
+                points.append(torch.from_numpy(np.array(finding.witness.x)).reshape(x.shape[1:]))
+                labels.append(y[k])
     if not points:
         return Found(x[:0], y[:0], len(x))
     return Found(torch.stack(points).to(x), torch.stack(labels), len(x))
-
-
-def reference_of(image: Tensor, label: int, ball: Ball) -> Reference:
-    flat = image.detach().double().numpy().ravel()
-    return Reference(flat, label, ball.epsilon, lower=ball.low, upper=ball.high)
 
 
 def finetune(

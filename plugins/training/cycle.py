@@ -12,7 +12,9 @@ from verifolio.cli.common import (
     Address,
     AsJson,
     ExecutorName,
+    Layout,
     PortfolioFile,
+    Range,
     Seed,
     StoreFile,
     Timeout,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
     from verifolio.oracle import Oracle
     from verifolio.property import Property
 
+    from .attacks import Ball
     from .counterexamples import Hunt
     from .regimes import Regime
     from .trainer import Say, Schedule
@@ -58,15 +61,17 @@ class Judge:
     prop: Property
     dataset: Dataset
     indices: list[int]
-    epsilon: float
+    ball: Ball
 
     def shares(self, network: Network) -> dict[str, float]:
         """Proved, refuted and open, in percent."""
         from verifolio.property import Reference
         from verifolio.property_verdict import Status, decide_many
 
+        data, ball = self.dataset, self.ball
         references = [
-            Reference(self.dataset.image(i), int(self.dataset.labels[i]), self.epsilon) for i in self.indices
+            Reference(data.image(i), int(data.labels[i]), ball.epsilon, lower=ball.low, upper=ball.high)
+            for i in self.indices
         ]
         found = [f.status for _, f in decide_many(self.oracle, self.prop, [network], references)]
         return {s.value: 100.0 * found.count(s) / max(1, len(found)) for s in Status}
@@ -90,6 +95,8 @@ def cycle(
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the data at first; a quarter later.")] = 20,
     rate: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 1e-3,
     limit: Annotated[int, typer.Option(min=0, help="Only the first training images; 0 is all.")] = 0,
+    legal: Range = "0,1",
+    layout: Layout = "",
     verifier: VerifierName = "",
     portfolio: PortfolioFile = "",
     timeout: Timeout = 10.0,
@@ -102,7 +109,7 @@ def cycle(
 ) -> None:
     """Train, attack, verify and retrain; one line per round says what improved."""
     from verifolio.cli.output import say_json, table
-    from verifolio.data import parse_indices
+    from verifolio.data import parse_indices, parse_range
     from verifolio.options import split_pairs
     from verifolio.property_file import choose_property
 
@@ -112,9 +119,10 @@ def cycle(
     from .trainer import Schedule
 
     say = speaker(quiet or as_json)
-    learn, check = split_data(data, "", limit)
+    low, high = parse_range(legal)
+    learn, check = split_data(data, "", limit, layout, (low, high))
     prop = choose_property(property_name, split_pairs(option or []))
-    choices = Choices(regime, epsilon)
+    choices = Choices(regime, epsilon, low=low, high=high)
     plan = Schedule(epochs, rate, seed=seed)
     place = at(executor, address)
     hunt = Hunt(attack, {}, choices.ball(), attack_timeout, seed, place)
@@ -122,7 +130,7 @@ def cycle(
     model = build(arch, learn.shape, learn.classes, seed)
     Path(folder).mkdir(parents=True, exist_ok=True)
     with open_oracle(verifier, portfolio, timeout=timeout, seed=seed, store=store, executor=place) as oracle:
-        judge = Judge(oracle, prop, check, chosen, epsilon)
+        judge = Judge(oracle, prop, check, chosen, choices.ball())
         turns = run(model, learn, make_regime(choices), plan, hunt, judge, rounds, points, Path(folder), say)
     write(Path(folder) / "cycle.csv", turns)
     if as_json:

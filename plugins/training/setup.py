@@ -39,11 +39,13 @@ class Choices:
     bounder: str = "interval"
     share: float = 0.7
     copies: int = 2
+    low: float = 0.0
+    high: float = 1.0
 
     def ball(self) -> Ball:
         if not (np.isfinite(self.epsilon) and self.epsilon >= 0):
             raise InputError("--epsilon", "a finite number, not negative", repr(self.epsilon))
-        return Ball(self.epsilon)
+        return Ball(self.epsilon, self.low, self.high)
 
 
 def make_regime(c: Choices) -> Regime:

@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from pathlib import Path
+
 import numpy as np
 import pytest
+from torch import nn
 
-from verifolio.data import Dataset, load_data, parse_indices
+from verifolio.data import (
+    Dataset,
+    check_range,
+    check_shape,
+    in_layout,
+    load_data,
+    parse_indices,
+    parse_range,
+)
 from verifolio.errors import InputError
+from verifolio.export import export_onnx
+from verifolio.network import Network
 
 
 @pytest.mark.parametrize(
@@ -76,3 +90,57 @@ def test_unknown_data_lists_what_there_is() -> None:
 def test_unknown_split_lists_the_splits() -> None:
     with pytest.raises(InputError, match="train, test"):
         load_data("digits:validation")
+
+
+def image_net(folder: Path, shape: tuple[int, ...]) -> Network:
+    """A network that reads images of this shape."""
+    size = int(np.prod(shape))
+    export_onnx(nn.Sequential(nn.Flatten(), nn.Linear(size, 2)), folder / "image.onnx", shape)
+    return Network.load(folder / "image.onnx")
+
+
+def images(*shape: int) -> Dataset:
+    raw = np.arange(int(np.prod(shape)), dtype=np.float64).reshape(1, -1)
+    return Dataset("pictures.npz", "all", raw, np.zeros(1, np.int64), shape, 2)
+
+
+def test_axes_in_another_order_are_refused_or_turned(tmp_path: Path) -> None:
+    network = image_net(tmp_path, (3, 4, 4))
+    with pytest.raises(InputError, match=r"expected inputs of shape 3x4x4.*got 4x4x3.*--layout hwc"):
+        check_shape(images(4, 4, 3), network)
+    turned = in_layout(images(4, 4, 3), "hwc")
+    check_shape(turned, network)
+    wanted = images(4, 4, 3).raw.reshape(4, 4, 3).transpose(2, 0, 1)
+    np.testing.assert_array_equal(turned.image(0).reshape(3, 4, 4), wanted)
+    back = in_layout(turned, "chw")
+    assert back.shape == (4, 4, 3) and bool((back.raw == images(4, 4, 3).raw).all())
+    with pytest.raises(InputError, match="hwc or chw"):
+        in_layout(images(4, 4, 3), "whc")
+
+
+def test_vectors_and_axes_of_one_fit(tmp_path: Path) -> None:
+    for shape in ((1, 4, 4), (16,)):
+        network = image_net(tmp_path, shape)
+        for given in ((4, 4), (1, 4, 4), (4, 4, 1), (16,)):
+            check_shape(images(*given), network)
+    network = image_net(tmp_path, (1, 4, 4))
+    for other in ((2, 8), (3, 4, 4), (15,)):
+        with pytest.raises(InputError, match="shape 4x4"):
+            check_shape(images(*other), network)
+
+
+def test_values_outside_the_range_are_refused() -> None:
+    data = images(4, 4)
+    check_range(data, [0], 0.0, 15.0)
+    with pytest.raises(InputError, match=r"input 0.*from 0 to 1.*got 2 at position 2.*--range 0,15"):
+        check_range(data, [0], 0.0, 1.0)
+    for text in ("1,0", "nan,1", "0", "a,b"):
+        with pytest.raises(InputError, match="--range"):
+            parse_range(text)
+
+
+def test_the_hash_goes_by_content() -> None:
+    one = images(4, 4)
+    assert replace(one, name="other.npz", split="b").sha256 == one.sha256
+    assert replace(one, labels=np.ones(1, np.int64)).sha256 != one.sha256
+    assert replace(one, raw=one.raw + 1).sha256 != one.sha256

@@ -31,7 +31,7 @@ from verifolio.plugins.distribution import run as running
 from verifolio.plugins.distribution.ledger import Ledger
 from verifolio.plugins.distribution.run import Distribution, Setting, make_family, make_items
 from verifolio.plugins.distribution.search import Critical, Question, Status, Step, conflict
-from verifolio.plugins.distribution.table import COLUMNS, Row, read_csv, write_csv, write_verona
+from verifolio.plugins.distribution.table import COLUMNS, MORE, Row, read_csv, write_csv, write_verona
 from verifolio.registry import Plugins
 from verifolio.testing.hostile_verifiers import WrongBounds
 from verifolio.testing.samples import age
@@ -59,10 +59,10 @@ def test_ten_digits_take_seconds(tmp_path: Path, capsys: pytest.CaptureFixture[s
     seconds = time.monotonic() - begin
     print(f"10 digits: {seconds:.1f} s")
     lines = list(csv.reader(Path(table).read_text().splitlines()))
-    assert tuple(lines[0]) == COLUMNS
+    assert tuple(lines[0]) == (*COLUMNS, *MORE)
     assert len(lines) == 11
     for line in lines[1:]:
-        row = dict(zip(COLUMNS, line, strict=True))
+        row = dict(zip((*COLUMNS, *MORE), line, strict=True))
         if row["status"] == "misclassified":
             assert row["lower"] == row["upper"] == row["gap"] == ""
             assert row["label"] != row["predicted"]
@@ -117,7 +117,7 @@ def test_killed_at_any_moment_it_continues(tmp_path: Path) -> None:
     first.stderr.close()
     assert said[0].startswith("1/4 digits_dense.onnx test 0: [")
     with closing(sqlite3.connect(store)) as connection:
-        sql = "SELECT image_id, seconds FROM distribution_items ORDER BY position"
+        sql = "SELECT image_id, seconds FROM distribution_inputs ORDER BY position"
         done = connection.execute(sql).fetchall()
     assert 2 <= len(done) < 4
     second = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
@@ -179,7 +179,9 @@ def test_neighbours_are_looked_at_in_one_job(tmp_path: Path) -> None:
     setting = Setting(tolerance=0.5)  # nothing is left to do after the look
     with Oracle(executor="inline") as oracle, Ledger(tmp_path / "run.db") as ledger:
         rows = Distribution(setting, make_items([network], [(digits, range(3))]), oracle, ledger).run()
-        steps = [s for k in range(3) for s in ledger.steps(make_family(setting, network, digits, k, "").key)]
+        steps = [
+            s for k in range(3) for s in ledger.steps(make_family(setting, [network], digits, k, "").key)
+        ]
         for k, row in enumerate(rows):
             items = make_items([network], [(digits, [k])])
             with Ledger(tmp_path / f"{k}.db") as other:
@@ -285,7 +287,7 @@ def test_proofs_of_an_earlier_version_are_not_continued(
 
 def test_rounding_to_levels_is_judged(plane: Network) -> None:
     """Counterexamples have x_0 + x_1 >= 1."""
-    family = running.make_family(Setting(), plane, points((0.25, 0.25)), 0, "")
+    family = running.make_family(Setting(), [plane], points((0.25, 0.25)), 0, "")
     near = Critical(0.0, 0.25, Status.CLOSED, witness=np.array([0.5, 0.5], np.float32))
     assert running.survives_rounding(family, near, 4.0) is True
     lost = Critical(0.0, 0.25, Status.CLOSED, witness=np.array([0.56, 0.45], np.float32))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ from scipy import stats
 
 from verifolio.cli.main import run as cli
 from verifolio.errors import InputError
-from verifolio.plugins.distribution.ledger import Ledger
+from verifolio.plugins.distribution.ledger import Entry, Ledger
 from verifolio.plugins.distribution.report import build_report, load_rows
 from verifolio.plugins.distribution.search import Status
 from verifolio.plugins.distribution.statistics import (
@@ -121,7 +122,9 @@ def test_rank_correlation_uses_common_inputs() -> None:
 def test_the_summary_counts() -> None:
     found = summarise("n.onnx", "test", ROWS, step=0.02)
     assert (found.inputs, found.measured, found.misclassified) == (5, 4, 1)
-    assert (found.closed, found.unsolved, found.terminated) == (2, 1, 3)
+    assert (found.closed, found.unsolved, found.terminated) == (2, 1, 1)  # by its gap: nothing else is known
+    noted = [replace(ROWS[1], terminated=False), replace(ROWS[2], terminated=True)]
+    assert summarise("n.onnx", "test", noted, step=0.02).terminated == 1  # what was noted counts
     assert found.mean_lower == pytest.approx(0.15)
     assert found.mean_gap == pytest.approx(0.025)
     assert found.seconds == 4.0
@@ -170,7 +173,8 @@ def test_reports_come_from_tables_and_stores(tmp_path: Path, capsys: pytest.Capt
         ledger.begin("one", {"tolerance": 0.5, "radii": []})
         ledger.begin("two", {"tolerance": 0.5, "radii": [0.001, 0.003, 0.005]})
         for position, one in enumerate(rows):
-            ledger.finish("two", "", position, one, None)
+            entry = Entry(str(position), "", position, one.network, one.split)
+            ledger.finish("two", entry, one)
     stored, step = load_rows([tmp_path / "run.db"])
     assert stored == rows
     assert step == pytest.approx(0.002)
@@ -180,3 +184,10 @@ def test_reports_come_from_tables_and_stores(tmp_path: Path, capsys: pytest.Capt
     with pytest.raises(InputError, match="measured"):
         load_rows([tmp_path / "run.db"], "one")
     assert cli(["distribution", "report", str(tmp_path / "missing.csv")]) == 2
+
+
+def test_reused_answers_are_not_in_the_times() -> None:
+    rows = [row(0.1, 0.1, 0, seconds=4.0), row(0.1, 0.1, 1, seconds=0.0, reused=2)]
+    found = summarise("n.onnx", "test", rows)
+    assert (found.seconds, found.mean_seconds, found.reused) == (4.0, 4.0, 1)
+    assert "1 reused, not in the times" in found.text()

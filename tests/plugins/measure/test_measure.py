@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,12 +16,13 @@ from verifolio import Network, Oracle, Reference
 from verifolio.cli.main import run
 from verifolio.export import export_onnx
 from verifolio.plugins.measure.metrics import Item, Row, Sampling, accuracy, satisfaction, security, summarise
-from verifolio.plugins.measure.sample import draw, in_unit_ball, share_interval
+from verifolio.plugins.measure.sample import draw, folded, in_unit_ball, share_interval, walk
 from verifolio.portfolio import single
 from verifolio.property_file import choose_property
 from verifolio.property_verdict import Status, decide
 
 SAMPLING = Sampling(samples=4000)
+Sampler = Callable[..., np.ndarray]
 
 
 @pytest.fixture(scope="module")
@@ -159,3 +160,71 @@ def test_bad_options_give_clear_errors(
 ) -> None:
     assert run(command(network, tmp_path, *more)) == 2
     assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("sampler", [folded, walk])
+@pytest.mark.parametrize("norm", [1.0, 2.0])
+def test_samples_of_a_cut_ball_are_uniform(norm: float, sampler: Sampler) -> None:
+    """Against rejection from the box, which needs no idea: shares of points below several planes."""
+    rng = np.random.default_rng(1)
+    below, above = np.array([0.0, 0.05, 0.4, 0.0]), np.array([0.4, 0.4, 0.1, 0.4])
+    found = sampler((below, above), 0.4, norm, 4000, rng)
+    assert len(found) == 4000
+    plain = rng.uniform(-below, above, (400_000, 4))
+    plain = plain[np.linalg.norm(plain, ord=norm, axis=1) <= 0.4]
+    for direction in (np.ones(4), np.array([1.0, -1.0, 2.0, 0.0]), np.array([0.0, 1.0, 0.0, 0.0])):
+        limit = float(np.median(plain @ direction))
+        assert (found @ direction <= limit).mean() == pytest.approx(0.5, abs=0.035)
+
+
+def test_accuracy_in_a_corner_is_that_of_the_cut_ball(tmp_path: Path) -> None:
+    """Ten dark pixels, class 0 wins while their sum is below 0.35: (0.35 / 0.4)^10 of the L1 ball of 0.4."""
+    layer = nn.Linear(10, 2)
+    with torch.no_grad():
+        layer.weight.copy_(torch.stack([-torch.ones(10), torch.zeros(10)]))
+        layer.bias.copy_(torch.tensor([0.35, 0.0]))
+    export_onnx(layer, tmp_path / "sum.onnx", (10,))
+    nets, prop = [Network.load(tmp_path / "sum.onnx")], choose_property("classification")
+    (item,) = accuracy(prop, nets, [Reference(np.zeros(10), 0, 0.4, 1.0)], [Item(0, 0)], SAMPLING, silent)
+    assert item.passed / item.samples == pytest.approx((0.35 / 0.4) ** 10, abs=0.03)
+
+
+def test_inputs_that_cannot_move_have_no_volume() -> None:
+    prop = choose_property("monotonic", {"features": "0"})
+    x = draw(prop, Reference(np.array([0.5, 0.5]), 0, 0.2, 2.0), 2000, np.random.default_rng(0))
+    assert bool((x[:, 1] == 0.5).all())
+    assert (x[:, 0] < 0.6).mean() == pytest.approx(
+        0.5, abs=0.04
+    )  # uniform on a line, not the shadow of a disc
+
+
+def test_an_attack_that_refuses_was_not_survived(network: Network, tmp_path: Path) -> None:
+    smooth = nn.Sequential(nn.Linear(2, 3), nn.Sigmoid(), nn.Linear(3, 2))
+    export_onnx(smooth, tmp_path / "smooth.onnx", (2,))
+    nets, prop = [Network.load(tmp_path / "smooth.onnx")], choose_property("classification")
+    around, items = [Reference(np.array([0.5, 0.5]), 0, 0.1)], [Item(0, 0)]
+    with Oracle(single("smt"), "inline", timeout=2.0) as attacker:
+        items = security(attacker, prop, nets, around, items, silent)
+    assert items[0].csec == "refused" and items[0].reason
+    summary = summarise(Row("net", prop.name, 0.1, tuple(items)), SAMPLING)
+    assert np.isnan(float(str(summary["csec"]))) and summary["not_attacked"] == 1
+
+
+def test_a_softmax_is_attacked_where_it_is_broken(network: Network) -> None:
+    """Scores (0.9, 0.4, 0.1) around x: the probability is below 0.55 at every point, far from a linear proof."""
+    prop = choose_property("strong-classification", {"eta": 0.55})
+    around = [Reference(np.array([0.9, 0.4]), 0, 0.01)]
+    with Oracle(single("pgd"), "inline", timeout=1.0) as attacker:
+        items = security(attacker, prop, [network], around, [Item(0, 0)], silent)
+    assert items[0].csec == "violated"
+
+
+@pytest.mark.parametrize("metrics", ["csat", "csec", "cacc"])
+def test_pixels_outside_the_range_are_refused(
+    metrics: str, network: Network, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    np.savez(tmp_path / "raw.npz", images=np.array([[1.0, 0.0], [3.0, 16.0]]), labels=np.array([0, 1]))
+    arguments = ["measure", str(network.path), "--data", str(tmp_path / "raw.npz"), "--indices", "0:2"]
+    assert run([*arguments, "--epsilon", "0.1", "--metrics", metrics, "--executor", "inline"]) == 2
+    said = capsys.readouterr().err
+    assert "raw.npz:all, input 1" in said and "--range 0,16" in said

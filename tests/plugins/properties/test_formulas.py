@@ -10,13 +10,16 @@ import torch
 from torch import nn
 
 from verifolio import Network, Oracle, Reference, Verdict
+from verifolio.encode.onnx_writer import write_onnx
 from verifolio.errors import InputError
 from verifolio.export import export_onnx
 from verifolio.formula import Formula, negate, parse_formula
-from verifolio.formula.evaluate import loss, truth
+from verifolio.formula.evaluate import alternatives, loss, truth
 from verifolio.formula.rows import Binding, disjuncts_of
 from verifolio.property import Points
 from verifolio.property_file import choose_property
+from verifolio.property_verdict import Status, decide
+from verifolio.testing.networks import dense_graph
 from verifolio.vnnlib.check import row_margins
 
 TEXTS = [
@@ -38,7 +41,7 @@ def random_points(seed: int, count: int = 400) -> tuple[Points, Binding]:
     x0, y0 = np.round(rng.uniform(0, 8, 2)) / 8, np.round(8 * rng.normal(size=3)) / 8
     x, y = x0 + rng.integers(-4, 5, (count, 2)) / 8, y0 + np.round(8 * rng.normal(size=(count, 3))) / 8
     points = Points.at(Reference(x0, 1, 0.25, outputs=y0), x, y)
-    return points, Binding(x0, y0, 1, 0.25, 2, 3)
+    return points, Binding(x0, y0, 1, 0.25, 2, (3,))
 
 
 @pytest.mark.parametrize("text", TEXTS)
@@ -178,3 +181,54 @@ def test_a_python_file_without_a_property_is_refused(tmp_path: Path) -> None:
 def test_formulas_are_values() -> None:
     assert isinstance(parse_formula("y[0] <= 1"), Formula)
     assert parse_formula("y[0] <= 0.1") == parse_formula(" y[0]<=1e-1 ")
+
+
+def test_two_networks_may_have_different_numbers_of_outputs(tmp_path: Path) -> None:
+    """Three outputs (0, 0, 5) and one (-5): y1[0] <= y2[0] says 0 <= -5."""
+    nets = []
+    for k, bias in enumerate(([0.0, 0.0, 5.0], [-5.0])):
+        write_onnx(dense_graph([(np.zeros((len(bias), 1)), bias)]), tmp_path / f"{k}.onnx")
+        nets.append(Network.load(tmp_path / f"{k}.onnx"))
+    (tmp_path / "p.yaml").write_text("networks: 2\nholds: y1[0] <= y2[0]\n")
+    prop = choose_property(str(tmp_path / "p.yaml"))
+    reference = Reference(np.array([0.5]), 0, 0.1)
+    with Oracle(executor="inline", timeout=5.0) as oracle:
+        assert decide(oracle, prop, nets, reference).status is Status.REFUTED
+    known = reference.with_outputs(nets)
+    assert known.sizes == (3, 1)
+    assert not prop.holds(np.array([0.0, 0.0, 5.0, -5.0]), known, known.x)
+    with pytest.raises(InputError, match="outputs each has"):  # half and half would be a guess
+        prop.holds(np.array([0.0, 0.0, 5.0, -5.0]), reference, known.x)
+
+
+@pytest.mark.parametrize("text", ["y[0:7] >= -1", "y[7] >= -1"])
+def test_positions_that_do_not_exist_are_refused_everywhere(text: str) -> None:
+    points, binding = random_points(0)
+    formula = parse_formula(text, {})
+    for use in (lambda: truth(formula, points), lambda: disjuncts_of(formula, binding)):
+        with pytest.raises(InputError, match="count from 0"):
+            use()
+
+
+def test_an_or_of_a_hundred_does_not_vanish() -> None:
+    """In single precision the product of 99 losses of 0.3 is 0, and so is its gradient."""
+    y = torch.zeros(1, 100)
+    y[0, 1] = 0.3
+    y.requires_grad_(True)
+    flat = torch.zeros(1, 1)
+    points = Points(flat, y, flat, torch.zeros(1, 100), torch.zeros(1, dtype=torch.int64), 0.1)
+    prop = choose_property("targeted", {"target": "1"})
+    assert not bool(prop.satisfied(points)[0])
+    (loss_here,) = prop.loss(points)
+    assert pytest.approx(float(loss_here.detach()), rel=1e-4) == 0.3 / 99
+    loss_here.backward()
+    assert y.grad is not None and float(y.grad.abs().max()) > 1e-3
+
+
+def test_alternatives_are_nought_exactly_where_one_is() -> None:
+    each = torch.tensor([[0.0, 3.0], [1e-20, 1.0], [2.0, 2.0], [1e-38, 1e-38]], requires_grad=True)
+    found = alternatives(each)
+    assert (found == 0).tolist() == [True, False, False, False]
+    assert float(found[2].detach()) == pytest.approx(1.0)
+    found.sum().backward()
+    assert each.grad is not None and bool(torch.isfinite(each.grad).all())

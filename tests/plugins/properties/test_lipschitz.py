@@ -11,11 +11,14 @@ import torch
 from torch import nn
 
 from verifolio import Network, Oracle, Reference, Verdict
+from verifolio.encode.onnx_writer import write_onnx
 from verifolio.export import export_onnx
 from verifolio.plugins.properties.affine import affine_radius
 from verifolio.plugins.properties.distances import Lipschitz, LipschitzOptions
 from verifolio.portfolio import single
-from verifolio.property_verdict import Status, at_sight
+from verifolio.property_file import choose_property
+from verifolio.property_verdict import Status, at_sight, decide, follow
+from verifolio.testing.networks import dense_graph
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +77,7 @@ def test_shells_decide_what_the_one_query_decides(tmp_path: Path) -> None:
             for constant in (0.1, 0.25, 0.5, 1.0):
                 prop = Lipschitz(LipschitzOptions(constant))
                 whole = oracle.ask(prop.query([network], reference)).verdict
-                answer = prop.settle([network], reference, oracle.ask)
+                answer = follow(prop.settle([network], reference), oracle.ask)
                 assert answer is None or answer.verdict is whole, f"{constant} around {reference.x}"
                 seen.add(None if answer is None else answer.verdict)
     assert seen == {Verdict.SAT, Verdict.UNSAT}
@@ -83,7 +86,7 @@ def test_shells_decide_what_the_one_query_decides(tmp_path: Path) -> None:
 def test_shells_leave_other_norms_and_kinks_alone(oracle: Oracle, tmp_path: Path) -> None:
     network, prop = two_slopes(tmp_path), Lipschitz(LipschitzOptions(3.1))
     for reference in (Reference(np.array([0.5, 0.5]), 0, 0.1), Reference(np.array([0.3, 0.5]), 0, 0.1, 2.0)):
-        assert prop.settle([network], reference, oracle.ask) is None
+        assert follow(prop.settle([network], reference), oracle.ask) is None
 
 
 def test_a_reference_on_a_kink_uses_the_tolerance(oracle: Oracle, tmp_path: Path) -> None:
@@ -130,3 +133,18 @@ def test_smooth_networks_have_no_affine_radius(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.Sigmoid(), nn.Linear(3, 2))
     export_onnx(model, tmp_path / "net.onnx", (2,))
     assert affine_radius(Network.load(tmp_path / "net.onnx").graph, np.array([0.5, 0.5])) == 0.0
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, np.inf])
+def test_other_norms_stretch_no_farther_than_their_ball(norm: float, tmp_path: Path) -> None:
+    """f = 2.5 (x0 + x1): along the diagonal outputs move 5 times as far, along an axis 2.5 times."""
+    path = tmp_path / "sum.onnx"
+    write_onnx(dense_graph([([[2.5, 2.5], [0.0, 0.0]], [0.0, -1.0])]), path)
+    network = Network.load(path)
+    with Oracle(executor="inline", timeout=5.0) as oracle:
+        for constant, status in ((4.0, Status.REFUTED), (5.5, Status.PROVED)):
+            prop = choose_property("lipschitz", {"constant": constant})
+            reference = Reference(np.array([0.5, 0.5]), 0, 0.1, norm)
+            assert decide(oracle, prop, [network], reference).status is status
+            answer = oracle.ask(prop.query([network], reference))  # the one query, without any help
+            assert answer.verdict is (Verdict.SAT if status is Status.REFUTED else Verdict.UNSAT)

@@ -17,7 +17,7 @@ from verifolio.data import load_data
 from verifolio.errors import InputError
 from verifolio.plugins.training.architectures import PRESETS, build, clamp
 from verifolio.plugins.training.attacks import Ball, fgsm, pgd, points_of, violate
-from verifolio.plugins.training.counterexamples import Hunt, hunt, reference_of
+from verifolio.plugins.training.counterexamples import Hunt, hunt
 from verifolio.plugins.training.keep import train_once
 from verifolio.plugins.training.regimes import Augment, label_rows
 from verifolio.plugins.training.setup import Choices, load_weights, make_regime, save, save_weights
@@ -191,7 +191,7 @@ def proved_share(model: nn.Sequential, x: Tensor, y: Tensor, ball: Ball, path: P
     save(model, path, IMAGE)
     network, prop = Network.load(path), choose_property("classification")
     pairs = zip(x, y, strict=True)
-    problems = [prop.query([network], reference_of(a, int(b), ball)).problems[0] for a, b in pairs]
+    problems = [prop.query([network], ball.reference(a, int(b))).problems[0] for a, b in pairs]
     found = installed().all_bounders()[bounder].bound(problems)
     return float(np.mean([b.least_margin(p) > 0 for b, p in zip(found, problems, strict=True)]))
 
