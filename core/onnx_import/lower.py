@@ -74,7 +74,7 @@ class _Import:
                 node.op_type,
                 [self._value(name) for name in node.input],
                 decode_attributes(node),
-                len(node.output),
+                self._asked(node),
                 self.source.opset,
             )
             made = handler(self.low, call)
@@ -89,6 +89,11 @@ class _Import:
             where = f"{self.source.where}: {label}"
             got = f"{type(error).__name__}: {error}"
             raise InputError(where, "a well-formed node", got, EXPORT_AGAIN) from error
+
+    def _asked(self, node: Any) -> int:
+        """How many outputs of a node count: those after the last one that something reads do not."""
+        read = [i for i, name in enumerate(node.output) if name and self.uses[name] > 0]
+        return max(read, default=0) + 1
 
     def _refuse(self, node: Any, text: str) -> None:
         self.refusals.append(text)
@@ -108,7 +113,7 @@ class _Import:
         return value
 
     def _store(self, node: Any, made: list[Value]) -> None:
-        if len(made) < sum(1 for name in node.output if name):
+        if len(made) < self._asked(node):
             raise Refused(f"{len(node.output)} outputs")
         for name, value in zip(node.output, made, strict=False):
             self.low.charge(value.shape)

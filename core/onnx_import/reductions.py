@@ -114,7 +114,7 @@ def _no_product(low: Lowering, x: View) -> View:
 
 
 def _fold_mean(x: Known) -> Known:
-    return exact.divide(exact.total(x), known(float(x.shape[1])))
+    return exact.divide(exact.total(x), Known(np.array(x.shape[1], x.value.dtype)))
 
 
 HANDLERS = {
