@@ -8,7 +8,7 @@ import numpy as np
 
 from verifolio.onnx_import.call import Call
 from verifolio.onnx_import.lowering import Lowering, as_float
-from verifolio.onnx_import.reductions import add_up, average
+from verifolio.onnx_import.reductions import add_up, average, log_sum_exp
 from verifolio.onnx_import.values import Known, Malformed, Value, View, known
 
 
@@ -37,6 +37,12 @@ def _differences(low: Lowering, rows: View) -> View:
     return low.sum((1.0, -1.0), rows.moved(lambda a: a[:, others]), own)
 
 
+def _log_of_others(low: Lowering, rows: View) -> View:
+    """log sum_j exp(x_j - x_i) over all j other than i."""
+    n = rows.shape[1]
+    return log_sum_exp(low, _differences(low, rows).reshaped((-1, n - 1))).reshaped(rows.shape)
+
+
 def _exponential_sums(low: Lowering, rows: View) -> View:
     """sum_j exp(x_j - x_i); the term j = i is 1, a constant."""
     terms = low.function("exp", _differences(low, rows))
@@ -57,12 +63,12 @@ def lower_softmax(low: Lowering, call: Call) -> Value:
 
 
 def lower_log_softmax(low: Lowering, call: Call) -> Value:
-    """-log sum_j exp(x_j - x_i)."""
+    """-log sum_j exp(x_j - x_i); the term j = i is 1, and log(1 + exp(s)) is softplus(s)."""
     x = low.promote(call.value(0))
     rows, order = _rows(call, x)
     if rows.shape[1] == 1:
         return known(np.zeros(x.shape))
-    logs = low.function("log", _exponential_sums(low, rows))
+    logs = low.function("softplus", _log_of_others(low, rows))
     return _restore(low.sum((-1.0,), logs), x, order)
 
 
