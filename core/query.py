@@ -58,11 +58,20 @@ class Query:
     def problems(self) -> tuple[Problem, ...]:
         """One problem per input region; empty regions are left out, they hold no counterexample."""
         self._check_sizes()
+        self._check_import()
         return tuple(
             Problem(self.graph, Domain(c.lower, c.upper, c.input_rows, self.ball), c.disjuncts)
             for c in self.specification.cases
             if not c.empty and c.disjuncts
         )
+
+    def _check_import(self) -> None:
+        """Compare the graph with ONNX Runtime where the first region asks; several networks as they are."""
+        from verifolio.onnx_import.check import check_on_box
+
+        regions = [c for c in self.specification.cases if not c.empty and c.disjuncts]
+        if len(self.networks) == 1 and regions:
+            check_on_box(self.networks[0], regions[0].lower, regions[0].upper)
 
     def _check_sizes(self) -> None:
         got = (self.specification.input_size, self.specification.output_size)
