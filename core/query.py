@@ -70,11 +70,20 @@ class Query:
     def problems(self) -> tuple[Problem, ...]:
         """One problem per input region; empty regions are left out, they hold no counterexample."""
         check_sizes(self)
+        self._check_import()
         return tuple(
             Problem(self.graph, Domain(c.lower, c.upper, c.input_rows, self.ball), c.disjuncts)
             for c in self.specification.cases
             if not c.empty and c.disjuncts
         )
+
+    def _check_import(self) -> None:
+        """Compare the graph with ONNX Runtime where the first region asks; several networks as they are."""
+        from verifolio.onnx_import.check import check_on_box
+
+        regions = [c for c in self.specification.cases if not c.empty and c.disjuncts]
+        if len(self.networks) == 1 and regions:
+            check_on_box(self.networks[0], regions[0].lower, regions[0].upper)
 
 
 def product_graph(graphs: list[Graph], shared_input: bool = False) -> Graph:

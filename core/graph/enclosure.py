@@ -39,13 +39,16 @@ def gamma(terms: int) -> float:
 
 def enclose(graph: Graph, x: Array) -> Enclosed:
     """Value and error radius of the output at the float64 point `x`, which is taken as exact."""
-    known: list[Enclosed] = []
-    for i, node in enumerate(graph.nodes):
-        if i == 0:
-            known.append((np.asarray(x, np.float64), np.zeros(len(x))))
-        else:
-            known.append(_enclose_node(node, [known[p] for p in node.parents]))
+    known: list[Enclosed] = [(np.asarray(x, np.float64), np.zeros(len(x)))]
+    with np.errstate(all="ignore"):  # an overflow becomes an infinite radius
+        for node in graph.nodes[1:]:
+            known.append(_admit_overflow(*_enclose_node(node, [known[p] for p in node.parents])))
     return known[graph.output]
+
+
+def _admit_overflow(value: Array, radius: Array) -> Enclosed:
+    """A radius that says so where the value or the radius left the range of numbers."""
+    return value, np.where(np.isfinite(value) & np.isfinite(radius), radius, math.inf)
 
 
 def _enclose_node(node: Node, inputs: list[Enclosed]) -> Enclosed:
@@ -78,9 +81,10 @@ def _enclose_function(op: Elementwise, v: Array, e: Array) -> Enclosed:
     slope = np.maximum(
         np.abs(f.derivative(low, op.parameter).numpy()), np.abs(f.derivative(high, op.parameter).numpy())
     )
-    radius = (2 * slope + e) * e + (np.abs(value) + TINY) * 2 * f.ulps * UNIT
-    bad = ~np.isfinite(radius) | ((v - e) <= f.domain[0]) | ((v + e) >= f.domain[1])
-    return value, np.where(bad & (e > 0), math.inf, radius)
+    own = (np.abs(value) + TINY) * (2 * f.ulps * UNIT)
+    radius = np.where(e > 0, (2 * slope + e) * e + own, own)
+    outside = ((v - e) <= f.domain[0]) | ((v + e) >= f.domain[1])
+    return value, np.where(outside & (e > 0), math.inf, radius)
 
 
 def _enclose_affine(op: Op, inputs: list[Enclosed]) -> Enclosed:

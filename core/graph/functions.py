@@ -27,13 +27,13 @@ class Function:
 
 
 def _logistic_slope(x: Tensor, _: float) -> Tensor:
-    s = torch.sigmoid(x)
-    return s * (1 - s)
+    """s (1 - s) without the difference, which would be zero for large x."""
+    return torch.sigmoid(x) * torch.sigmoid(-x)
 
 
 _ALL = (
     Function("sigmoid", lambda x, p: torch.sigmoid(x), _logistic_slope),
-    Function("tanh", lambda x, p: torch.tanh(x), lambda x, p: 1 - torch.tanh(x) ** 2),
+    Function("tanh", lambda x, p: torch.tanh(x), lambda x, p: 4 * _logistic_slope(2 * x, p)),
     Function("exp", lambda x, p: torch.exp(x), lambda x, p: torch.exp(x)),
     Function("log", lambda x, p: torch.log(x), lambda x, p: 1 / x, domain=(0.0, torch.inf)),
     Function("sqrt", lambda x, p: torch.sqrt(x), lambda x, p: 0.5 / torch.sqrt(x), domain=(0.0, torch.inf)),

@@ -117,16 +117,20 @@ class GraphBuilder:
 
     def finish(self, output: int) -> Graph:
         """The graph that computes node `output`, without dead nodes."""
+        place = self.places(output)
+        nodes = [
+            replace(self.nodes[old], parents=tuple(place[p] for p in self.nodes[old].parents))
+            for old in sorted(place)
+        ]
+        return Graph(tuple(nodes), place[output])
+
+    def places(self, output: int) -> dict[int, int]:
+        """Where the nodes that `output` needs stand in the finished graph."""
         needed = {0, output}
         for i in range(output, 0, -1):
             if i in needed:
                 needed.update(self.nodes[i].parents)
-        place = {old: new for new, old in enumerate(sorted(needed))}
-        nodes = [
-            replace(self.nodes[old], parents=tuple(place[p] for p in self.nodes[old].parents))
-            for old in sorted(needed)
-        ]
-        return Graph(tuple(nodes), place[output])
+        return {old: new for new, old in enumerate(sorted(needed))}
 
 
 def is_exact(op: Op) -> bool:

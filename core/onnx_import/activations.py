@@ -10,7 +10,7 @@ import numpy as np
 from verifolio.onnx_import import exact
 from verifolio.onnx_import.call import Call
 from verifolio.onnx_import.lowering import Lowering, as_float
-from verifolio.onnx_import.values import Known, Malformed, Refused, Value, View, known
+from verifolio.onnx_import.values import Known, Refused, Value, View, known
 
 LARGEST = float(np.finfo(np.float32).max)
 Unary = Callable[[Lowering, View, Call], View]
@@ -57,8 +57,6 @@ def absolute(low: Lowering, x: View) -> View:
 
 def clip(low: Lowering, x: View, lower: float, upper: float) -> View:
     """min(max(x, lower), upper), written so that interval bounds stay between lower and upper."""
-    if lower > upper:
-        raise Malformed("a lower limit below the upper one", f"{lower} > {upper}")
     if max(abs(lower), abs(upper)) <= 2.0**20:
         above = low.relu(low.add_constant(x, known(-lower)))
         gap = exact.subtract(known(upper), known(lower))
@@ -78,7 +76,10 @@ def lower_clip(low: Lowering, call: Call) -> Value:
             limits[i - 1] = float(limit.value.ravel()[0])
     x = call.value(0)
     if isinstance(x, Known) and not x.is_float:
-        return Known(np.clip(x.value, limits[0], limits[1]).astype(np.int64))
+        ends = [call.constant(i).value.ravel()[0] if call.has(i) else None for i in (1, 2)]
+        return Known(np.clip(x.value, *ends))
+    if limits[0] > limits[1]:  # by the standard the upper limit wins
+        return known(np.full(x.shape, limits[1]))
     return clip(low, low.promote(x), *limits)
 
 

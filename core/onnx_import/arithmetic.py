@@ -13,6 +13,7 @@ from verifolio.onnx_import import exact
 from verifolio.onnx_import.call import Call
 from verifolio.onnx_import.linear import add
 from verifolio.onnx_import.lowering import Lowering, as_float
+from verifolio.onnx_import.plumbing import concat_views
 from verifolio.onnx_import.values import Known, Refused, Value, View, known
 
 MAX_EXPONENT = 64
@@ -32,6 +33,8 @@ def lower_add(low: Lowering, call: Call) -> Value:
 
 def lower_sub(low: Lowering, call: Call) -> Value:
     a, b = _checked(low, call)
+    if isinstance(a, Known) and isinstance(b, Known):
+        return exact.subtract(a, b)
     if isinstance(b, Known):
         return add(low, a, exact.negate(b))
     if isinstance(a, Known):
@@ -82,17 +85,38 @@ def lower_mean(low: Lowering, call: Call) -> Value:
 
 def lower_pow(low: Lowering, call: Call) -> Value:
     base, exponents = call.value(0), call.constant(1)
-    if len({float(e) for e in exponents.value.ravel()}) != 1 or exponents.error is not None:
-        raise Refused("Pow with different exponents")
-    exponent = float(exponents.value.ravel()[0])
+    if exponents.error is not None:
+        raise Refused("Pow with an exponent that is a rounded constant")
     shape = low.common_shape(base, exponents)
-    if isinstance(base, Known):
-        if not base.is_float:
-            return Known(np.power(base.value, int(exponent)))
-        if exponent == 2.0:
-            return exact.multiply(base, base).broadcast(shape)
+    if isinstance(base, Known) and not base.is_float:
+        return _integer_power(base, exponents)
+    distinct = sorted({float(e) for e in exponents.value.ravel()})
+    if isinstance(base, Known) and distinct == [2.0]:
+        return exact.multiply(base, base).broadcast(shape)
     view = low.promote(base)
-    return power(low, View(view.node, np.broadcast_to(view.index, shape)), exponent)
+    index = np.broadcast_to(view.index, shape)
+    if len(distinct) == 1:
+        return power(low, View(view.node, index), distinct[0])
+    chosen = [np.flatnonzero(np.broadcast_to(exponents.value, shape).ravel() == e) for e in distinct]
+    groups = [View(view.node, index.ravel()[c]) for c in chosen]
+    parts = [low.promote(power(low, g, e)) for g, e in zip(groups, distinct, strict=True)]
+    place = np.argsort(np.concatenate(chosen))
+    return concat_views(low, parts, 0).moved(lambda a: a[place].reshape(shape))
+
+
+def _integer_power(base: Known, exponents: Known) -> Known:
+    """Powers of integers that are integers; ONNX Runtime computes in doubles, so larger ones are refused."""
+    wanted = np.broadcast_arrays(base.value, exponents.value)
+    if bool((exponents.value < 0).any()) or bool((exponents.value != np.trunc(exponents.value)).any()):
+        raise Refused("Pow of integers with an exponent that is not a whole number >= 0")
+    limits = np.iinfo(base.value.dtype)
+    most = min(limits.max, 2**53)
+    if bool((exponents.value > 64).any()):
+        raise Refused("Pow of integers with an exponent above 64")
+    powers = [int(b) ** int(e) for b, e in zip(wanted[0].ravel(), wanted[1].ravel(), strict=True)]
+    if any(not max(limits.min, -most) <= p <= most for p in powers):
+        raise Refused("Pow of integers beyond the range of their type")
+    return Known(np.array(powers, base.value.dtype).reshape(wanted[0].shape))
 
 
 def power(low: Lowering, x: View, exponent: float) -> Value:
@@ -157,21 +181,27 @@ def _lower_extreme(sign: float) -> Callable[[Lowering, Call], Value]:
 
 
 _FLOATS = (onnx.TensorProto.FLOAT, onnx.TensorProto.DOUBLE, onnx.TensorProto.FLOAT16)
+_INTEGERS: dict[int, Any] = {
+    getattr(onnx.TensorProto, name.upper()): np.dtype(name)
+    for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+}
 
 
 def lower_cast(low: Lowering, call: Call) -> Value:
-    """Constants are converted; variables keep their exact value between floating types."""
+    """Constants are converted; variables keep their exact value between float and double."""
     x, target = call.value(0), call.integer("to", 0)
     if isinstance(x, View):
         if target not in _FLOATS[:2]:
             raise Refused("a Cast of a variable to a type that rounds")
         return x
     if target == onnx.TensorProto.BOOL:
+        if x.error is not None and bool((np.abs(x.value) <= x.error).any()):
+            raise Refused("a Cast that hinges on the last bits of a folded constant")
         return Known(x.value != 0)
     if target in _FLOATS:
         return _cast_float(x, target)
-    if target in (onnx.TensorProto.INT64, onnx.TensorProto.INT32, onnx.TensorProto.UINT8):
-        return Known(_settled(x, np.trunc(x.value)).astype(np.int64))
+    if target in _INTEGERS:
+        return _cast_integer(x, _INTEGERS[target])
     raise Refused(f"a Cast to type {target}")
 
 
@@ -184,11 +214,21 @@ def _cast_float(x: Known, target: int) -> Known:
     return x
 
 
-def _settled(x: Known, rounded: Any) -> Any:
-    """A rounding that the error of a folded constant cannot change."""
+def _cast_integer(x: Known, kind: Any) -> Known:
+    """Truncation; what does not fit is refused, because the standard leaves it undefined."""
     if x.error is not None and bool((np.abs(x.value - np.rint(x.value)) <= x.error).any()):
-        raise Refused("a rounding that hinges on the last bits of a folded constant")
-    return rounded
+        raise Refused("a Cast that hinges on the last bits of a folded constant")
+    whole, limits = np.trunc(x.value) if x.is_float else x.value, np.iinfo(kind)
+    if not all(limits.min <= int(v) <= limits.max for v in _extremes(whole)):
+        raise Refused(f"a Cast to {kind.name} of numbers that it cannot hold")
+    return Known(whole.astype(kind))
+
+
+def _extremes(numbers: Any) -> tuple[Any, ...]:
+    """The smallest and the largest of finite numbers, as they are."""
+    if numbers.dtype.kind == "f" and not np.isfinite(numbers).all():
+        raise Refused("a Cast of NaN or infinity to integers")
+    return (numbers.min(), numbers.max()) if numbers.size else ()
 
 
 HANDLERS = {

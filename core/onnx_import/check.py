@@ -1,6 +1,11 @@
-"""Import with a comparison against ONNX Runtime: it proves nothing, but it catches blunders."""
+"""Import with a comparison against ONNX Runtime, tensor by tensor: it proves nothing, but it catches blunders."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,47 +15,163 @@ from verifolio.graph.graph import Graph
 from verifolio.graph.module import GraphModule
 from verifolio.graph.ops import Array
 from verifolio.network import Network
-from verifolio.onnx_import.lower import lower_network
+from verifolio.onnx_import.lower import Lowered, Traced, lower_network
+from verifolio.onnx_import.noise import ROUNDINGS, UNIT, Values, evaluate, work
 from verifolio.onnx_import.reader import EXPORT_AGAIN
+from verifolio.onnx_import.session import open_traced
+from verifolio.onnx_import.values import View
 from verifolio.threads import one_thread
 
-TOLERANCE = 1e-3
+TINY = 1e-36  # single precision has no accuracy below
+HUGE = 1e37  # and none above
+BREAKPOINTS = (-6.0, -3.0, -2.5, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.5, 3.0, 6.0)
+SCALES = (1.0, 10.0, 1e-3, 1e3, 1e2, 1e4, 1e6, 1e-6)
+BUDGET = 1e7  # multiplications: with all that surrounds them, about a tenth of a second
 
 
 def import_graph(network: Network) -> Graph:
     """The graph of a network; raises InputError for files that cannot be read or represented."""
     lowered = lower_network(network)
-    where = str(network.path)
-    inputs = sum(t.size for t in lowered.inputs)
-    points = probe_points(inputs)
-    expected = [_replayed(network, x) for x in points]
-    if any(y.size != lowered.graph.output_size for y in expected):
-        sizes = f"{expected[0].size} numbers from ONNX Runtime, {lowered.graph.output_size} here"
-        raise InputError(where, "equal output sizes", sizes, EXPORT_AGAIN)
-    gap = largest_gap(_computed(lowered.graph, points), np.stack(expected))
-    if gap > TOLERANCE:
-        raise InputError(
-            where,
-            f"agreement with ONNX Runtime within {TOLERANCE:g}",
-            f"a difference of {gap:.3g}",
-            "the file uses an operator in a way that is imported wrongly; please report it",
-        )
+    compare(network, lowered, probe_points(lowered.graph))
     return lowered.graph
 
 
+def check_on_box(network: Network, lower: Array, upper: Array) -> None:
+    """Compare once more where a property asks; once per process and box."""
+    _checked_box(network, lower.tobytes(), upper.tobytes())
+
+
+@lru_cache(maxsize=256)
+def _checked_box(network: Network, lower_bytes: bytes, upper_bytes: bytes) -> None:
+    """At the middle, two corners and two points of the box."""
+    lower, upper = np.frombuffer(lower_bytes), np.frombuffer(upper_bytes)
+    lowered = lower_network(network)
+    random = np.random.default_rng(len(lower))
+    parts = np.concatenate([[np.full(len(lower), 0.5)], random.integers(0, 2, (2, len(lower)))])
+    parts = np.concatenate([parts, random.random((2, len(lower)))])[: _affordable(lowered.graph, 5)]
+    points = lower + parts * (upper - lower)
+    if np.isfinite(points).all() and bool((np.abs(points) < HUGE).all()):
+        compare(network, lowered, _single(points))
+
+
+def probe_points(graph: Graph) -> Array:
+    """Points of the unit box, near zero, at breakpoints of functions and of many sizes; the same each time."""
+    inputs = graph.input_size
+    random = np.random.default_rng(inputs)
+    box, small = random.random((2, inputs)), 0.1 * random.standard_normal((2, inputs))
+    breaks = random.choice(BREAKPOINTS, (2, inputs))
+    scaled = [s * random.standard_normal((1, inputs)) for s in SCALES]
+    points = np.concatenate([box[:1], breaks[:1], *scaled[:2], box[1:], small, breaks[1:], *scaled[2:]])
+    return _single(points[: _affordable(graph, len(points))])
+
+
+def _single(points: Array) -> Array:
+    return points.astype(np.float32).astype(np.float64)
+
+
+def _affordable(graph: Graph, wanted: int) -> int:
+    """How many points the budget allows: at least four."""
+    return max(4, min(wanted, int(BUDGET / max(work(graph), 1))))
+
+
+def compare(network: Network, lowered: Lowered, points: Array) -> None:
+    """Raise an InputError that names the first tensor whose value differs from ONNX Runtime's."""
+    expected = [_replayed(network, x) for x in points]
+    size = lowered.graph.output_size
+    if any(y.size != size for y in expected):
+        sizes = f"{expected[0].size} numbers from ONNX Runtime, {size} here"
+        raise InputError(str(network.path), "equal output sizes", sizes, EXPORT_AGAIN)
+    values = evaluate(lowered.plain, points)
+    usable = np.ones(len(points), bool)
+    with np.errstate(all="ignore"):
+        for tensor, theirs in _intermediate(network, lowered, points):
+            ours, spread = _at(tensor, values, len(points))
+            _complain(network, tensor.label, ours, spread, theirs, usable)
+            usable &= (np.abs(np.nan_to_num(theirs, nan=np.inf)) < HUGE).all(axis=1)
+        _, spread = values.at(lowered.plain.output, np.arange(size))
+        ours = _computed(lowered.graph, points)
+        _complain(network, "the output", ours, spread, np.stack(expected), usable)
+
+
 def _computed(graph: Graph, points: Array) -> Array:
-    """The graph at the points."""
+    """The graph as it is used, after its simplifications."""
     with one_thread(), torch.no_grad():
         out: Array = GraphModule(graph, torch.float64)(torch.from_numpy(points)).numpy()
     return out
 
 
-def probe_points(inputs: int) -> Array:
-    """Two points of the unit box and two near zero; float32 numbers, the same for every call."""
-    random = np.random.default_rng(inputs)
-    box = random.random((2, inputs))
-    small = 0.1 * random.standard_normal((2, inputs))
-    return np.concatenate([box, small]).astype(np.float32).astype(np.float64)
+def _intermediate(network: Network, lowered: Lowered, points: Array) -> Iterator[tuple[Traced, Array]]:
+    """Each tensor of the file, in order, with ONNX Runtime's values of it at the points."""
+    session, names = _traced_session(network)
+    found: dict[str, list[Array]] = {t.name: [] for t in lowered.trace}
+    for x in points:
+        runs = session.run(names, _feeds(lowered, x))
+        by_name = dict(zip(names, runs, strict=True))
+        for t in lowered.trace:
+            found[t.name].append(np.asarray(by_name[t.name], np.float64).ravel()[t.positions])
+    for t in lowered.trace:
+        yield t, np.stack(found[t.name])
+
+
+@lru_cache(maxsize=1)
+def _traced_session(network: Network) -> tuple[Any, list[str]]:
+    lowered = lower_network(network)
+    known = {t.name for t in lowered.outputs}
+    names = list(dict.fromkeys(t.name for t in lowered.trace))
+    return open_traced(network, [n for n in names if n not in known]), names
+
+
+def _feeds(lowered: Lowered, x: Array) -> dict[str, Any]:
+    feeds, start = {}, 0
+    for tensor in lowered.inputs:
+        feeds[tensor.name] = x[start : start + tensor.size].astype(np.float32).reshape(tensor.shape)
+        start += tensor.size
+    return feeds
+
+
+def _at(tensor: Traced, values: Values, count: int) -> tuple[Array, Array]:
+    """Our values of a tensor at the points, and how far rounding may move them."""
+    if isinstance(tensor.value, View):
+        return values.at(tensor.value.node, tensor.value.index)
+    known, shape = tensor.value, (count, len(tensor.positions))
+    numbers = known.value.astype(np.float64)
+    # a double's rounding error, on the scale of single precision
+    spread = np.zeros(1) if known.error is None else known.error * (2.0**53 * UNIT)
+    return np.broadcast_to(numbers, shape), np.broadcast_to(spread, shape)
+
+
+@dataclass(frozen=True)
+class Difference:
+    """The largest excess over what rounding explains, at one entry."""
+
+    ours: float
+    theirs: float
+
+
+def find_difference(ours: Array, spread: Array, theirs: Array) -> Difference | None:
+    """The worst entry that differs by more than rounding, among those that ONNX Runtime can represent."""
+    judged = np.isfinite(theirs) & np.isfinite(spread) & (np.abs(theirs) < HUGE)
+    judged &= ~(np.abs(ours) > HUGE)  # single precision overflows there
+    allowed = ROUNDINGS * (spread + UNIT * np.abs(ours)) + TINY
+    # an entry that is small by chance is rounded like the others of its tensor
+    beside = np.where(judged, spread + UNIT * np.abs(ours), 0.0).max(axis=1, initial=0.0, keepdims=True)
+    allowed = allowed + ROUNDINGS / 4 * beside
+    excess = np.where(judged, np.nan_to_num(np.abs(ours - theirs), nan=np.inf) - allowed, -1.0)
+    if not excess.size or not bool((excess > 0).any()):
+        return None
+    worst = int(excess.argmax())
+    return Difference(float(ours.ravel()[worst]), float(theirs.ravel()[worst]))
+
+
+def _complain(network: Network, what: str, ours: Array, spread: Array, theirs: Array, usable: Any) -> None:
+    found = find_difference(ours[usable], spread[usable], theirs[usable])
+    if found is not None:
+        raise InputError(
+            str(network.path),
+            "agreement with ONNX Runtime",
+            f"a difference at {what}: {found.ours:.9g} here, {found.theirs:.9g} there",
+            "the file uses this operator in a way that is imported wrongly; please report it",
+        )
 
 
 def _replayed(network: Network, x: Array) -> Array:
@@ -62,11 +183,3 @@ def _replayed(network: Network, x: Array) -> Array:
         got = " ".join(str(error).split())[:300]
         where = str(network.path)
         raise InputError(where, "a model that ONNX Runtime runs", got, EXPORT_AGAIN) from error
-
-
-def largest_gap(computed: Array, expected: Array) -> float:
-    """max |a - b| / max(1, |b|) over the points where ONNX Runtime gives finite numbers."""
-    usable = np.isfinite(expected).all(axis=1)
-    a, b = computed[usable], expected[usable]
-    gaps = np.abs(a - b) / np.maximum(1.0, np.abs(b))
-    return float(np.nan_to_num(gaps, nan=np.inf).max(initial=0.0))

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
 from verifolio.graph.ops import Array
-from verifolio.onnx_import.values import Known, Malformed
+from verifolio.onnx_import.values import Known, Malformed, Refused
 
 UNIT = 2.0**-53
 SPLIT = 2.0**27 + 1
@@ -52,9 +53,20 @@ def _two_product(a: Array, b: Array) -> tuple[Array, Array]:
     return product, np.where(tiny, TINY, rest)
 
 
+def _integers(compute: Callable[..., Any], *operands: Known) -> Known:
+    """Integer arithmetic in the operands' type; a result that leaves the type has no agreed meaning."""
+    kind = operands[0].value.dtype
+    size = np.asarray(compute(*(k.value.astype(np.float64) for k in operands)))
+    limits = np.iinfo(np.int64 if kind.kind == "b" else kind)
+    # 2**62: the comparison is made in doubles
+    if bool((size < max(limits.min, -(2**62))).any()) or bool((size > min(limits.max, 2**62)).any()):
+        raise Refused(f"arithmetic that leaves the range of {kind.name}")
+    return Known(np.asarray(compute(*(k.value for k in operands))))
+
+
 def add(a: Known, b: Known) -> Known:
     if not a.is_float:
-        return Known(a.value + b.value)
+        return _integers(np.add, a, b)
     value, rest = _two_sum(a.value, b.value)
     return _finish(value, np.abs(rest) + _error(a) + _error(b), a, b)
 
@@ -64,12 +76,12 @@ def negate(a: Known) -> Known:
 
 
 def subtract(a: Known, b: Known) -> Known:
-    return add(a, negate(b))
+    return add(a, negate(b)) if a.is_float else _integers(np.subtract, a, b)
 
 
 def multiply(a: Known, b: Known) -> Known:
     if not a.is_float:
-        return Known(a.value * b.value)
+        return _integers(np.multiply, a, b)
     value, rest = _two_product(a.value, b.value)
     ea, eb = _error(a), _error(b)
     error = np.abs(rest) + np.abs(a.value) * eb + np.abs(b.value) * ea + ea * eb
@@ -106,9 +118,9 @@ def matmul(a: Known, b: Known, charge: Callable[[int], None]) -> Known:
     terms = a.shape[-1]
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     charge(math.prod(lead) * a.shape[-2] * b.shape[-1])
-    value = np.matmul(a.value, b.value)
     if not a.is_float:
-        return Known(value)
+        return _integers(np.matmul, a, b)
+    value = np.matmul(a.value, b.value)
     size_a, size_b = np.abs(a.value), np.abs(b.value)
     error = np.matmul(size_a, size_b) * (1.01 * (terms + 2) * UNIT) + TINY
     if a.error is not None:
@@ -120,9 +132,9 @@ def matmul(a: Known, b: Known, charge: Callable[[int], None]) -> Known:
 
 def total(a: Known) -> Known:
     """Sums over the last axis, with Higham's bound on their error."""
-    value = a.value.sum(axis=-1)
     if not a.is_float:
-        return Known(value)
+        return _integers(lambda v: v.sum(axis=-1, dtype=v.dtype), a)
+    value = a.value.sum(axis=-1)
     terms = a.shape[-1]
     spread = 0.0 if a.error is None else a.error.sum(axis=-1)
     rounding = 0.0 if terms == 1 else 1.01 * (terms + 2) * UNIT

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -12,24 +13,43 @@ import numpy as np
 
 from verifolio.errors import InputError, UnsupportedNetwork
 from verifolio.graph.graph import Graph
+from verifolio.graph.ops import Index
 from verifolio.network import Network, TensorSignature
 from verifolio.onnx_import.call import Call, decode_attributes
 from verifolio.onnx_import.lowering import Lowering
 from verifolio.onnx_import.reader import EXPORT_AGAIN, Source, decode_tensor, read_source
 from verifolio.onnx_import.simplify import simplify
 from verifolio.onnx_import.table import HANDLERS
-from verifolio.onnx_import.values import Malformed, Refused, Value, View
+from verifolio.onnx_import.values import Known, Malformed, Refused, Value, View
 
 SEE_TABLE = "docs/operators.md lists what can be imported; rewrite the network without these"
 
 
+MAX_TRACED = 2**17  # entries of all traced tensors together; larger tensors are sampled
+
+
+@dataclass(frozen=True, eq=False)
+class Traced:
+    """A tensor of the file: `positions` of it are entries of a graph node, or known numbers."""
+
+    label: str
+    name: str
+    positions: Index
+    value: Value
+
+
 @dataclass(frozen=True, eq=False)
 class Lowered:
-    """A graph and the signature of the file it came from."""
+    """A graph and the signature of the file it came from.
+
+    `plain` is the graph before its exact simplifications, and `trace` says where the file's tensors are in it.
+    """
 
     graph: Graph
     inputs: tuple[TensorSignature, ...]
     outputs: tuple[TensorSignature, ...]
+    plain: Graph
+    trace: tuple[Traced, ...]
 
 
 @lru_cache(maxsize=16)
@@ -53,6 +73,7 @@ class _Import:
         self.refusals: list[str] = []
         self.uses = Counter(name for node in source.nodes for name in node.input)
         self.uses.update(source.outputs)
+        self.trace: list[Traced] = []
         start = 0
         for tensor in source.inputs:
             index = np.arange(start, start + tensor.size, dtype=np.int64).reshape(tensor.shape)
@@ -74,7 +95,7 @@ class _Import:
                 node.op_type,
                 [self._value(name) for name in node.input],
                 decode_attributes(node),
-                len(node.output),
+                self._asked(node),
                 self.source.opset,
             )
             made = handler(self.low, call)
@@ -89,6 +110,11 @@ class _Import:
             where = f"{self.source.where}: {label}"
             got = f"{type(error).__name__}: {error}"
             raise InputError(where, "a well-formed node", got, EXPORT_AGAIN) from error
+
+    def _asked(self, node: Any) -> int:
+        """How many outputs of a node count: those after the last one that something reads do not."""
+        read = [i for i, name in enumerate(node.output) if name and self.uses[name] > 0]
+        return max(read, default=0) + 1
 
     def _refuse(self, node: Any, text: str) -> None:
         self.refusals.append(text)
@@ -108,12 +134,30 @@ class _Import:
         return value
 
     def _store(self, node: Any, made: list[Value]) -> None:
-        if len(made) < sum(1 for name in node.output if name):
+        if len(made) < self._asked(node):
             raise Refused(f"{len(node.output)} outputs")
         for name, value in zip(node.output, made, strict=False):
             self.low.charge(value.shape)
             if name:
                 self.values[name] = value
+                self._record(_label(node), name, value)
+
+    def _record(self, label: str, name: str, value: Value) -> None:
+        """Remember where (a sample of) a tensor is, for the comparison with ONNX Runtime."""
+        size, most = math.prod(value.shape), max(16, MAX_TRACED // len(self.source.nodes))
+        positions = np.arange(size) if size <= most else np.linspace(0, size - 1, most).astype(np.int64)
+        flat = value.reshaped((size,)).moved(lambda a: a[positions])
+        self.trace.append(Traced(label, name, positions, flat))
+
+    def _placed(self, place: dict[int, int]) -> tuple[Traced, ...]:
+        """The trace with the nodes' final positions; what the graph does not hold is left out."""
+        kept = []
+        for t in self.trace:
+            if isinstance(t.value, Known):
+                kept.append(t)
+            elif t.value.node in place:
+                kept.append(replace(t, value=View(place[t.value.node], t.value.index)))
+        return tuple(kept)
 
     def report(self) -> None:
         if self.refusals:
@@ -132,13 +176,13 @@ class _Import:
                 raise InputError(where, f"a node that computes output {name!r}", "none", EXPORT_AGAIN)
             outputs.append(value)
         try:
-            graph = simplify(self.low.build(outputs))
+            plain, place = self.low.build(outputs)
         except Malformed as error:
             raise InputError(where, error.expected, error.got, EXPORT_AGAIN) from error
         signature = tuple(
             TensorSignature(n, v.shape) for n, v in zip(self.source.outputs, outputs, strict=True)
         )
-        return Lowered(graph, self.source.inputs, signature)
+        return Lowered(simplify(plain), self.source.inputs, signature, plain, self._placed(place))
 
 
 def _label(node: Any) -> str:

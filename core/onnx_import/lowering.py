@@ -293,8 +293,10 @@ class Lowering:
     def reciprocal(self, view: View) -> View:
         return self.function("reciprocal", view)
 
-    def build(self, outputs: Sequence[Value]) -> Graph:
-        return self.builder.finish(self.finish(outputs))
+    def build(self, outputs: Sequence[Value]) -> tuple[Graph, dict[int, int]]:
+        """The graph, and where the nodes made so far stand in it."""
+        last = self.finish(outputs)
+        return self.builder.finish(last), self.builder.places(last)
 
 
 def _columns(numbers: NDArray[Any], index: Index, keep: NDArray[np.bool_], size: int) -> NDArray[Any]:

@@ -8,8 +8,8 @@ import numpy as np
 
 from verifolio.onnx_import.call import Call
 from verifolio.onnx_import.lowering import Lowering, as_float
-from verifolio.onnx_import.reductions import add_up, average
-from verifolio.onnx_import.values import Known, Malformed, Refused, Value, View, known
+from verifolio.onnx_import.reductions import add_up, average, log_sum_exp
+from verifolio.onnx_import.values import Known, Malformed, Value, View, known
 
 
 def _rows(call: Call, x: View) -> tuple[View, tuple[int, ...]]:
@@ -37,6 +37,12 @@ def _differences(low: Lowering, rows: View) -> View:
     return low.sum((1.0, -1.0), rows.moved(lambda a: a[:, others]), own)
 
 
+def _log_of_others(low: Lowering, rows: View) -> View:
+    """log sum_j exp(x_j - x_i) over all j other than i."""
+    n = rows.shape[1]
+    return log_sum_exp(low, _differences(low, rows).reshaped((-1, n - 1))).reshaped(rows.shape)
+
+
 def _exponential_sums(low: Lowering, rows: View) -> View:
     """sum_j exp(x_j - x_i); the term j = i is 1, a constant."""
     terms = low.function("exp", _differences(low, rows))
@@ -57,37 +63,38 @@ def lower_softmax(low: Lowering, call: Call) -> Value:
 
 
 def lower_log_softmax(low: Lowering, call: Call) -> Value:
-    """-log sum_j exp(x_j - x_i)."""
+    """-log sum_j exp(x_j - x_i); the term j = i is 1, and log(1 + exp(s)) is softplus(s)."""
     x = low.promote(call.value(0))
     rows, order = _rows(call, x)
     if rows.shape[1] == 1:
         return known(np.zeros(x.shape))
-    logs = low.function("log", _exponential_sums(low, rows))
+    logs = low.function("softplus", _log_of_others(low, rows))
     return _restore(low.sum((-1.0,), logs), x, order)
 
 
-def _standardised(low: Lowering, rows: View, epsilon: float) -> View:
-    """(x - mean) / sqrt(variance + epsilon) along each row."""
+def _standardised(low: Lowering, rows: View, epsilon: float) -> tuple[View, View, View]:
+    """(x - mean) / sqrt(variance + epsilon) along each row, and the mean and the factor that it uses."""
     mean = average(low, rows).reshaped((rows.shape[0], 1))
     centred = low.sum((1.0, -1.0), rows, mean)
     variance = average(low, low.function("pow", centred, 2.0))
     spread = low.function("sqrt", low.add_constant(variance, known(epsilon)))
-    return low.product(centred, low.reciprocal(spread).reshaped((rows.shape[0], 1)))
+    factor = low.reciprocal(spread).reshaped((rows.shape[0], 1))
+    return low.product(centred, factor), mean, factor
 
 
 def _epsilon(call: Call) -> float:
     return float(np.float32(call.number("epsilon", 1e-5)))
 
 
-def lower_layer_norm(low: Lowering, call: Call) -> Value:
-    if call.outputs > 1:
-        raise Refused("LayerNormalization with its statistics as outputs")
+def lower_layer_norm(low: Lowering, call: Call) -> list[Value]:
     x = low.promote(call.value(0))
     axis = call.axis("axis", -1, len(x.shape))
     rows = x.reshaped((math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
     scale = as_float(call.constant(1))
     bias = as_float(call.constant(2)) if call.has(2) else None
-    return low.scale(_standardised(low, rows, _epsilon(call)).reshaped(x.shape), scale, bias)
+    whitened, mean, factor = _standardised(low, rows, _epsilon(call))
+    kept = x.shape[:axis] + (1,) * (len(x.shape) - axis)
+    return [low.scale(whitened.reshaped(x.shape), scale, bias), mean.reshaped(kept), factor.reshaped(kept)]
 
 
 def lower_instance_norm(low: Lowering, call: Call) -> Value:
@@ -97,8 +104,8 @@ def lower_instance_norm(low: Lowering, call: Call) -> Value:
         raise Malformed("one number per channel", f"{scale.shape} for {x.shape}")
     rows = x.reshaped((x.shape[0] * x.shape[1], math.prod(x.shape[2:])))
     per_channel = (x.shape[1],) + (1,) * (len(x.shape) - 2)
-    whitened = _standardised(low, rows, _epsilon(call)).reshaped(x.shape)
-    return low.scale(whitened, _shaped(scale, per_channel), _shaped(bias, per_channel))
+    whitened, _, _ = _standardised(low, rows, _epsilon(call))
+    return low.scale(whitened.reshaped(x.shape), _shaped(scale, per_channel), _shaped(bias, per_channel))
 
 
 def _shaped(numbers: Known, shape: tuple[int, ...]) -> Known:

@@ -14,8 +14,9 @@ from verifolio.graph.ops import Concat
 from verifolio.onnx_import.call import Call, normal_axis
 from verifolio.onnx_import.lowering import Lowering, as_float
 from verifolio.onnx_import.reader import shape_of
-from verifolio.onnx_import.values import Known, Malformed, Refused, Shape, Value, View
+from verifolio.onnx_import.values import Known, Malformed, Refused, Shape, Value, View, known
 
+INT_MAX = 2**31 - 1  # from here on an end means "to the end" in ONNX Runtime
 Move = Callable[[NDArray[Any]], NDArray[Any]]
 
 
@@ -72,7 +73,7 @@ def _transpose(low: Lowering, call: Call) -> Move:
 def _squeeze(low: Lowering, call: Call) -> Move:
     shape = call.value(0).shape
     axes = call.axes(1, len(shape))
-    if axes is None:
+    if not axes:  # an empty list counts as none
         axes = tuple(i for i, d in enumerate(shape) if d == 1)
     return lambda a: np.squeeze(a, axis=axes)
 
@@ -100,18 +101,28 @@ def _slice(low: Lowering, call: Call) -> Move:
     cuts = [slice(None)] * len(shape)
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         axis = normal_axis(axis, len(shape))
-        if step < 0 and end < -shape[axis]:
-            cuts[axis] = slice(start, None, step)  # numpy would read such an end as counted from the back
-        else:
-            cuts[axis] = slice(start, end, step)
+        cuts[axis] = _cut(shape[axis], start, end, step)
     return lambda a: a[tuple(cuts)]
+
+
+def _cut(size: int, start: int, end: int, step: int) -> slice:
+    """The standard's clamping: a start beyond either end moves to the nearest entry, unlike numpy's."""
+    if step == 0:
+        raise Malformed("a step other than zero", "zero")
+    if step < 0 and end >= INT_MAX:  # nothing by the standard, everything to the front in ONNX Runtime
+        raise Refused("a Slice backwards to the largest integer: end at the smallest one instead")
+    start, end = (i + size if i < 0 else i for i in (start, end))
+    if step > 0:
+        return slice(min(max(start, 0), size), min(max(end, 0), size), step)
+    start, end = min(max(start, 0), size - 1), min(max(end, -1), size - 1)
+    return slice(start, None if end < 0 else end, step) if size else slice(0, 0)
 
 
 def _gather(low: Lowering, call: Call) -> Move:
     shape = call.value(0).shape
     axis = call.axis("axis", 0, len(shape))
     where = call.constant(1).value
-    if where.dtype.kind != "i" or not shape:
+    if where.dtype.kind not in "iu" or not shape:
         raise Malformed("integer indices into a tensor", f"{where.dtype} into {shape}")
     low.charge(math.prod(shape[:axis]) * math.prod(shape[axis + 1 :]) * where.size)
     return lambda a: np.take(a, where, axis=axis)
@@ -258,7 +269,7 @@ def lower_pad(low: Lowering, call: Call) -> Value:
         raise Malformed(f"{2 * len(listed)} pads", f"{len(pads)}")
     for i, axis in enumerate(listed):
         begin[axis], end[axis] = pads[i], pads[i + len(listed)]
-    fill = as_float(call.constant(2)) if call.has(2) else Known(np.array(call.number("value", 0.0)))
+    fill = call.constant(2) if call.has(2) else Known(np.array(call.number("value", 0.0)))
     mode = call.text("mode", "constant")
     low.charge(math.prod(max(0, n + b + e) for n, b, e in zip(x.shape, begin, end, strict=True)))
     crop = tuple(slice(max(0, -b), n - max(0, -e)) for n, b, e in zip(x.shape, begin, end, strict=True))
@@ -275,16 +286,19 @@ _PAD_MODES: dict[str, Any] = {"reflect": "reflect", "edge": "edge", "wrap": "wra
 
 
 def _pad_constant(low: Lowering, x: Value, grow: list[tuple[int, int]], fill: Known) -> Value:
-    number = float(fill.value.ravel()[0])
+    if fill.value.size != 1:
+        raise Malformed("one number to pad with", f"{fill.value.size}")
+    number, slack = fill.value.ravel()[0], 0.0 if fill.error is None else fill.error.ravel()[0]
     if isinstance(x, Known):
         value = np.pad(x.value, grow, constant_values=number)
-        error = None if x.error is None else np.pad(x.error, grow)
-        return Known(value.astype(x.value.dtype), error, x.wide)
+        error = np.zeros(x.shape) if x.error is None else x.error
+        error = np.pad(error, grow, constant_values=slack)
+        return Known(value, error if error.any() else None, x.wide)
     padded = x.moved(lambda a: np.pad(a, grow, constant_values=-1))
-    if number == 0:
+    if number == 0 and slack == 0:
         return padded
-    frame = np.pad(np.zeros(x.shape), grow, constant_values=number)
-    return low.add_constant(padded, Known(frame))
+    frame, spread = (np.pad(np.zeros(x.shape), grow, constant_values=n) for n in (number, slack))
+    return low.add_constant(padded, known(frame, spread))
 
 
 def lower_where(low: Lowering, call: Call) -> Value:

@@ -104,7 +104,7 @@ def _live(nodes: Any, outputs: tuple[str, ...]) -> tuple[Any, ...]:
 
 
 def decode_tensor(tensor: Any) -> Known:
-    """The numbers of a stored tensor: floats as float64 (exactly), integers as int64, or bool."""
+    """The numbers of a stored tensor: floats as float64 (exactly), integers in their own type, or bool."""
     name = tensor.name or "constant"
     if tensor.data_location == onnx.TensorProto.EXTERNAL or len(tensor.external_data):
         raise Malformed(f"tensor {name!r} inside the file", "a reference to an external data file")
@@ -121,17 +121,17 @@ def decode_tensor(tensor: Any) -> Known:
 
 def from_numpy(array: Any, wide: bool = False) -> Known:
     """A numpy array as a constant."""
-    if array.dtype.kind == "b":
+    if array.dtype.kind in "biu":  # integers keep their type: their arithmetic wraps as the type's does
         return Known(array)
     if array.dtype.kind == "c":
         raise Malformed("real numbers", "complex ones")
-    if array.dtype.kind in "iu":
-        return Known(array.astype(np.int64))
+    if "int" in array.dtype.name:  # of fewer than 8 bits: no operator computes with them, they are only cast
+        return Known(array.astype(np.int8))
     return Known(array.astype(np.float64), None, wide)
 
 
 def shape_of(array: Known) -> Shape:
     """Read a tensor that holds a shape, axes, or other small integers."""
-    if array.value.dtype.kind != "i" or array.value.ndim > 1:
+    if array.value.dtype.kind not in "iu" or array.value.ndim > 1:
         raise Malformed("a list of integers", f"{array.value.dtype} of shape {array.shape}")
     return tuple(int(i) for i in array.value.ravel())

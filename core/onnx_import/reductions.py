@@ -87,8 +87,22 @@ def _squares(low: Lowering, x: View) -> View:
     return add_up(low, low.function("pow", x, 2.0))
 
 
-def _log_sum_exp(low: Lowering, x: View) -> View:
-    return low.function("log", add_up(low, low.function("exp", x)))
+def log_sum_exp(low: Lowering, x: View) -> View:
+    """log sum exp over the last axis, by a tree of log(e^a + e^b) = a + softplus(b - a).
+
+    No exponential appears, so nothing overflows however large the numbers are.
+    """
+    count = x.shape[-1]
+    if count == 1:
+        return x.moved(lambda a: a[..., 0])
+    half = count // 2
+    pairs = _log_add(low, x.moved(lambda a: a[..., :half]), x.moved(lambda a: a[..., half : 2 * half]))
+    total = log_sum_exp(low, pairs)
+    return _log_add(low, total, x.moved(lambda a: a[..., -1])) if count % 2 else total
+
+
+def _log_add(low: Lowering, a: View, b: View) -> View:
+    return low.sum((1.0, 1.0), a, low.function("softplus", low.sum((1.0, -1.0), b, a)))
 
 
 def _fold_extreme(function: Callable[..., Any]) -> Callable[[Known], Known]:
@@ -114,7 +128,7 @@ def _no_product(low: Lowering, x: View) -> View:
 
 
 def _fold_mean(x: Known) -> Known:
-    return exact.divide(exact.total(x), known(float(x.shape[1])))
+    return exact.divide(exact.total(x), Known(np.array(x.shape[1], x.value.dtype)))
 
 
 HANDLERS = {
@@ -127,5 +141,5 @@ HANDLERS = {
     "ReduceL2": _reducing(lambda low, x: low.function("sqrt", _squares(low, x))),
     "ReduceSumSquare": _reducing(_squares),
     "ReduceLogSum": _reducing(lambda low, x: low.function("log", add_up(low, x))),
-    "ReduceLogSumExp": _reducing(_log_sum_exp),
+    "ReduceLogSumExp": _reducing(log_sum_exp),
 }

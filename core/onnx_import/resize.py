@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 
@@ -19,19 +20,39 @@ _ROUND: dict[str, Callable[[Fraction], int]] = {
     "floor": math.floor,
     "ceil": math.ceil,
 }
+_FRAMES = ("half_pixel", "half_pixel_symmetric", "pytorch_half_pixel", "asymmetric", "align_corners")
 
 
-def _coordinate(mode: str, x: int, scale: Fraction, size: int, target: int) -> Fraction:
-    """Where output entry `x` lies on the input axis, exactly."""
+def _coordinate(mode: str, x: Any, scale: Any, size: int, target: int) -> Any:
+    """Where output entry `x` lies on the input axis, in the arithmetic of `x` and `scale`."""
+    one = x * 0 + 1
     if mode == "asymmetric":
         return x / scale
     if mode == "align_corners":
-        return Fraction(x * (size - 1), target - 1) if target > 1 else Fraction(0)
-    if mode == "half_pixel" or (mode == "pytorch_half_pixel" and target > 1):
-        return (x + HALF) / scale - HALF
-    if mode == "pytorch_half_pixel":
-        return Fraction(0)
-    raise Refused(f"Resize with coordinates {mode!r}")
+        return x * (size - 1) / (target - 1) if target > 1 else x * 0
+    if mode == "pytorch_half_pixel" and target == 1:
+        return x * 0
+    centred = (x + one / 2) / scale - one / 2
+    if mode == "half_pixel_symmetric":
+        centred += one * size / 2 * (1 - target / (scale * size))
+    return centred
+
+
+def _picks(frame: str, rounding: str, scale: Fraction, size: int, target: int) -> list[int]:
+    """The nearest input entry of each output entry.
+
+    ONNX Runtime rounds coordinates in single precision. Where that picks another entry than exact
+    arithmetic, two pictures would be called the same network, so such a node is refused.
+    """
+    nearest, single = _ROUND[rounding], np.float32(float(scale))
+    exact_at = [_coordinate(frame, Fraction(i), scale, size, target) for i in range(target)]
+    single_at = [
+        Fraction(float(_coordinate(frame, np.float32(i), single, size, target))) for i in range(target)
+    ]
+    picks = [[min(max(nearest(c), 0), size - 1) for c in at] for at in (exact_at, single_at)]
+    if picks[0] != picks[1]:
+        raise Refused("nearest neighbours that hinge on the rounding of a coordinate")
+    return picks[0]
 
 
 def _targets(call: Call, shape: Shape) -> list[tuple[int, Fraction]]:
@@ -41,9 +62,8 @@ def _targets(call: Call, shape: Shape) -> list[tuple[int, Fraction]]:
         sizes = call.integers_at(3)
         if sizes is None:
             raise Malformed("scales or sizes", "neither")
-        if call.text("keep_aspect_ratio_policy", "stretch") != "stretch":
-            raise Refused("Resize that keeps the aspect ratio")
         pairs = [(s, Fraction(s, n)) for s, n in zip(sizes, _listed(call, shape), strict=True)]
+        pairs = _keep_ratio(call, pairs, _listed(call, shape))
     else:
         pairs = [(int(n * s), s) for s, n in zip(scales, _listed(call, shape), strict=True)]
     if any(size < 1 for size, _ in pairs):
@@ -52,6 +72,18 @@ def _targets(call: Call, shape: Shape) -> list[tuple[int, Fraction]]:
     for axis, pair in zip(_listed_axes(call, len(shape)), pairs, strict=True):
         full[axis] = pair
     return full
+
+
+def _keep_ratio(call: Call, pairs: list[tuple[int, Fraction]], shape: Shape) -> list[tuple[int, Fraction]]:
+    """One scale for all axes, so that no size (or every size) reaches beyond the one asked for."""
+    policy = call.text("keep_aspect_ratio_policy", "stretch")
+    if policy == "stretch":
+        return pairs
+    if policy not in ("not_larger", "not_smaller"):
+        raise Malformed("a keep_aspect_ratio_policy", f"{policy!r}")
+    scales = [scale for _, scale in pairs]
+    scale = min(scales) if policy == "not_larger" else max(scales)
+    return [(math.floor(n * scale + HALF), scale) for n in shape]
 
 
 def _listed_axes(call: Call, rank: int) -> Shape:
@@ -80,30 +112,54 @@ def _scales(call: Call) -> list[Fraction] | None:
 
 def lower_resize(low: Lowering, call: Call) -> Value:
     x = low.promote(call.value(0))
-    old = call.op == "Upsample" or call.opset < 11
-    mode = call.text("mode", "nearest")
-    frame = call.text("coordinate_transformation_mode", "asymmetric" if old else "half_pixel")
-    rounding = call.text("nearest_mode", "floor" if old else "round_prefer_floor")
-    if call.integer("antialias", 0):
-        raise Refused("Resize with antialiasing")
-    if mode not in ("nearest", "linear", "bilinear"):
-        raise Refused(f"Resize with mode {mode!r}")
-    if rounding not in _ROUND:
-        raise Malformed("a nearest_mode", f"{rounding!r}")
+    mode, frame, rounding = _modes(call)
     targets = _targets(call, x.shape)
     low.charge(math.prod(size for size, _ in targets))
     for axis, (target, scale) in enumerate(targets):
         size = x.shape[axis]
         if target == size and scale == 1:
             continue
+        _check_agreed(frame, scale, size, target)
         low.charge(target)
-        at = [_coordinate(frame, i, scale, size, target) for i in range(target)]
         if mode == "nearest":
-            picks = [min(max(_ROUND[rounding](c), 0), size - 1) for c in at]
+            picks = _picks(frame, rounding or ("ceil" if scale < 1 else "floor"), scale, size, target)
             x = x.moved(lambda a, picks=picks, axis=axis: np.take(a, picks, axis=axis))
         else:
+            at = [_coordinate(frame, Fraction(i), scale, size, target) for i in range(target)]
             x = _interpolate(low, x, axis, [min(max(c, Fraction(0)), Fraction(size - 1)) for c in at])
     return x
+
+
+def _modes(call: Call) -> tuple[str, str, str]:
+    """Mode, coordinates and rounding.
+
+    The rounding is empty before operator set 11: the standard names none, and ONNX Runtime rounds down
+    where it enlarges and up where it shrinks.
+    """
+    old = call.op == "Upsample" or call.opset < 11
+    mode = call.text("mode", "nearest")
+    if mode not in ("nearest", "linear", "bilinear"):
+        raise Refused(f"{call.op} with mode {mode!r}")
+    if old:
+        return mode, "asymmetric", ""
+    frame = call.text("coordinate_transformation_mode", "half_pixel")
+    rounding = call.text("nearest_mode", "round_prefer_floor")
+    if call.integer("antialias", 0):
+        raise Refused("Resize with antialiasing")
+    if frame not in _FRAMES:
+        raise Refused(f"Resize with coordinates {frame!r}")
+    if rounding not in _ROUND:
+        raise Malformed("a nearest_mode", f"{rounding!r}")
+    return mode, frame, rounding
+
+
+def _check_agreed(frame: str, scale: Fraction, size: int, target: int) -> None:
+    """Refuse what the standard and ONNX Runtime read differently."""
+    if target == size:  # ONNX Runtime copies the axis, the standard resamples it
+        raise Refused(f"a scale of {float(scale):g} that keeps the size of an axis")
+    if frame == "align_corners" and scale * size != target:
+        # the standard divides by the scaled length less one, ONNX Runtime by its whole part less one
+        raise Refused(f"align_corners with a scaled length that is not whole: {float(scale * size):g}")
 
 
 def _interpolate(low: Lowering, x: View, axis: int, at: list[Fraction]) -> View:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from verifolio.errors import InputError
@@ -18,17 +19,32 @@ def open_session(network: Network) -> tuple[Any, Signature, Signature]:
     The file is lowered first: ONNX Runtime folds constants while it loads, without a limit on memory, so
     it only sees files whose tensors have been counted.
     """
+    lowered = lower_network(network)
+    return _session(network, network.model()), lowered.inputs, lowered.outputs
+
+
+def open_traced(network: Network, names: Sequence[str]) -> Any:
+    """A session, not optimised, that also returns the named tensors of the file."""
+    import onnx
+
+    more = onnx.ModelProto()
+    for name in names:
+        more.graph.output.add().name = name
+    # the encoding of a message followed by that of another one is the encoding of both merged
+    return _session(network, network.model() + more.SerializeToString(), optimised=False)
+
+
+def _session(network: Network, model: bytes, optimised: bool = True) -> Any:
     import onnxruntime as ort
 
-    lowered = lower_network(network)
     options = ort.SessionOptions()
     options.log_severity_level = 4
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    model = network.model()
+    if not optimised:
+        options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     try:
-        session = ort.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
+        return ort.InferenceSession(model, options, providers=["CPUExecutionProvider"], enable_fallback=0)
     except Exception as error:  # the runtime raises a dozen unrelated types for a bad file
         got = " ".join(str(error).split())[:300]
         raise InputError(str(network.path), "a model that ONNX Runtime loads", got, EXPORT_AGAIN) from error
-    return session, lowered.inputs, lowered.outputs

@@ -27,7 +27,7 @@ class Malformed(Exception):
 
 @dataclass(frozen=True, eq=False)
 class Known:
-    """A folded tensor: int64, bool or float64 values; `error` bounds |exact - value| (None: exact).
+    """A folded tensor: integers, bools or float64 values; `error` bounds |exact - value| (None: exact).
 
     `wide` marks numbers of ONNX type double, which a cast to float rounds.
     """

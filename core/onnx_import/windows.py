@@ -56,6 +56,9 @@ class Windows:
         mode = call.text("auto_pad", "NOTSET")
         if wanted is None and mode in ("SAME_UPPER", "SAME_LOWER"):
             wanted = tuple(n * s for n, s in zip(image, stride, strict=True))
+            if any(w > f for w, f in zip(wanted, full, strict=True)):
+                # by the standard the output is that large; ONNX Runtime makes it smaller
+                raise Refused(f"ConvTranspose with auto_pad {mode} and a stride above the kernel")
         if wanted is not None:
             wanted = wanted[-len(image) :]
             total = tuple(max(f - w, 0) for f, w in zip(full, wanted, strict=True))
@@ -64,8 +67,9 @@ class Windows:
             begin, end = (half, rest) if mode == "SAME_UPPER" else (rest, half)
         else:
             begin, end = _explicit_pads(call, len(image))
-        output = tuple(f - b - e for f, b, e in zip(full, begin, end, strict=True))
-        if min(output) < 1 or (wanted is not None and output != wanted):
+        # an output larger than what the windows reach ends in entries that hold the bias alone
+        output = wanted or tuple(f - b - e for f, b, e in zip(full, begin, end, strict=True))
+        if min(output) < 1:
             raise Malformed("an output of at least one entry", f"{output}")
         return cls(image, output, kernel, stride, dilation, begin, end)
 
@@ -110,7 +114,16 @@ def _pads(call: Call, image: Shape, stride: Shape, reach: Shape) -> tuple[Shape,
         return (0,) * len(image), (0,) * len(image)
     if mode not in ("SAME_UPPER", "SAME_LOWER"):
         return _explicit_pads(call, len(image))
-    total = tuple(max((-(-n // s) - 1) * s + r - n, 0) for n, s, r in zip(image, stride, reach, strict=True))
+    if call.op.endswith("Pool") and max(call.integers("dilations") or (1,)) > 1:
+        # the standard pads for the dilated window, ONNX Runtime for the plain one
+        raise Refused(f"{call.op} with dilations and auto_pad {mode}: name the pads instead")
+    needed = tuple((-(-n // s) - 1) * s + r - n for n, s, r in zip(image, stride, reach, strict=True))
+    if call.op == "AveragePool" and min(needed) < 0:
+        # elsewhere such windows begin at the first entry; here ONNX Runtime crops the image in some versions
+        raise Refused(
+            f"AveragePool with auto_pad {mode} and a stride above the kernel: name the pads instead"
+        )
+    total = tuple(max(t, 0) for t in needed)
     small = tuple(t // 2 for t in total)
     large = tuple(t - h for t, h in zip(total, small, strict=True))
     return (small, large) if mode == "SAME_UPPER" else (large, small)

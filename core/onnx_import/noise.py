@@ -1,0 +1,132 @@
+"""How far single precision may move the values of a graph: the graph with random roundings in every step.
+
+A stochastic estimate (Vignes' CESTAC): each value is perturbed by a random relative error, and the distance of
+such a run shows where cancellation or steep functions make rounding matter.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verifolio.graph.graph import Graph
+from verifolio.graph.module import GraphModule
+from verifolio.graph.ops import (
+    Affine,
+    Array,
+    Concat,
+    Conv,
+    Dense,
+    Elementwise,
+    Index,
+    Op,
+    Relu,
+    Select,
+    Sparse,
+    Sum,
+)
+from verifolio.threads import one_thread
+
+UNIT = 2.0**-22
+# Differences of up to this many roundings are rounding; a wrong import differs by far more.
+ROUNDINGS = 128.0
+# ONNX Runtime approximates these with an absolute error, also where they are close to zero
+_FLOORED = ("sigmoid", "tanh", "erf", "sin", "cos", "softplus")
+_POOL = 1 << 16
+
+
+class _Noise:
+    """Numbers of random sign between 0.5 and 1.5, drawn once and read in a circle."""
+
+    def __init__(self) -> None:
+        random = np.random.default_rng(0)
+        pool = (0.5 + random.random(_POOL)) * random.choice([-1.0, 1.0], _POOL)
+        self.pool, self.at = torch.from_numpy(pool * UNIT), 0
+
+    def like(self, value: Tensor) -> Tensor:
+        self.at = (self.at + 7919) % (_POOL // 2)
+        width = value.shape[1]
+        row = (
+            self.pool[self.at : self.at + width]
+            if width <= _POOL // 2
+            else self.pool.repeat(-(-width // _POOL))
+        )
+        return row[:width]
+
+    def shake(self, value: Tensor, count: int, floor: float | Tensor = 0.0) -> Tensor:
+        """The value with roundings in all rows but the first `count`."""
+        rest = value[count:]
+        return torch.cat([value[:count], rest + self.like(rest) * (rest + floor)])
+
+
+@dataclass(frozen=True, eq=False)
+class Values:
+    """The value of every node at the points, as it is and with roundings; each of shape (points, size)."""
+
+    graph: Graph
+    clean: list[Array]
+    rounded: list[Array]
+
+    def at(self, node: int, index: Index) -> tuple[Array, Array]:
+        """Entries of a node, and how far rounding may move them; index -1 is the number zero."""
+        picks = np.maximum(index, 0)
+        value = self.clean[node][:, picks]
+        spread = np.abs(self.rounded[node][:, picks] - value)
+        if isinstance(self.graph.nodes[node].op, Relu):
+            before, widest = self.at(self.graph.nodes[node].parents[0], picks)
+            # a ReLU whose input may have either sign moves as its input does
+            undecided = np.abs(before) <= ROUNDINGS * widest
+            spread = np.maximum(spread, np.where(undecided, widest, 0.0))
+        return np.where(index < 0, 0.0, value), np.where(index < 0, 0.0, spread)
+
+
+def evaluate(graph: Graph, points: Array) -> Values:
+    """Every node at the points, once exactly (in double precision) and once with random roundings."""
+    count, noise = len(points), _Noise()
+    module = GraphModule(graph, torch.float64)
+    values: list[Tensor] = [torch.from_numpy(np.tile(points, (2, 1)))]
+    with one_thread(), torch.no_grad():
+        for node, step in list(zip(graph.nodes, module.steps, strict=True))[1:]:
+            inputs = [values[p] for p in node.parents]
+            if isinstance(node.op, Affine | Sum):
+                inputs = [noise.shake(t, count) for t in inputs]
+            out = step(*inputs).expand(2 * count, -1)
+            moved = isinstance(node.op, Select | Concat)
+            values.append(out if moved else noise.shake(out, count, _floor(node.op)))
+    return Values(graph, [v[:count].numpy() for v in values], [v[count:].numpy() for v in values])
+
+
+def _floor(op: Op) -> float | Tensor:
+    """The absolute size of what an operator rounds, beyond its value."""
+    if isinstance(op, Elementwise):
+        return 1.0 if op.function in _FLOORED else 0.0
+    error = getattr(op, "bias_error", None)
+    if error is None:
+        return 0.0
+    if isinstance(op, Conv):
+        error = np.repeat(error, math.prod(op.output_shape[1:]))
+    return torch.from_numpy(
+        error * 2.0**53
+    )  # the numbers whose sum was rounded, in double precision, to the bias
+
+
+def work(graph: Graph) -> int:
+    """About how many multiplications one evaluation takes."""
+    return sum(
+        _work(node.op) + 20 * node.op.size for node in graph.nodes
+    )  # 20: each value is moved and shaken
+
+
+def _work(op: Op) -> int:
+    if isinstance(op, Dense):
+        return op.weight.size
+    if isinstance(op, Sparse):
+        return 20 * int(op.weight.nnz)
+    if isinstance(op, Conv):
+        grid = op.input_shape if op.transposed else op.output_shape
+        return op.weight.size * math.prod(grid[1:])
+    return 0

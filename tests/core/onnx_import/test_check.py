@@ -1,0 +1,149 @@
+"""The import's own check: a wrong import is found wherever it is wrong, and rounding is not mistaken for one."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from verifolio.errors import InputError
+from verifolio.network import Network
+from verifolio.onnx_import import table
+from verifolio.onnx_import.activations import clip
+from verifolio.onnx_import.call import Call
+from verifolio.onnx_import.check import check_on_box, import_graph
+from verifolio.onnx_import.lowering import Lowering
+from verifolio.onnx_import.values import Known, Value, known
+
+node = helper.make_node
+
+
+def save(
+    path: Path, nodes: Sequence[Any], tensors: dict[str, Any], shape: tuple[int, ...] = (1, 4)
+) -> Network:
+    graph = helper.make_graph(
+        list(nodes),
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, shape)],
+        [helper.make_tensor_value_info(nodes[-1].output[0], TensorProto.FLOAT, None)],
+        [numpy_helper.from_array(v, k) for k, v in tensors.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    onnx.save(model, path)
+    return Network.load(path)
+
+
+def cut_relu(low: Lowering, call: Call) -> Value:
+    """A ReLU that is right only up to `limit`, below which small inputs stay."""
+    return clip(low, low.promote(call.value(0)), 0.0, 50.0)
+
+
+def shifted(low: Lowering, call: Call) -> Value:
+    """The identity, moved by 1e-7: a relative error of a tensor whose numbers are small."""
+    return low.add_constant(low.promote(call.value(0)), known(1e-7))
+
+
+def wrong_constant(low: Lowering, call: Call) -> Value:
+    value = call.value(0)
+    assert isinstance(value, Known)
+    return Known(value.value + 1)
+
+
+def wrongly(monkeypatch: pytest.MonkeyPatch, op: str, handler: Any) -> None:
+    monkeypatch.setitem(table.HANDLERS, op, handler)  # type: ignore[arg-type]
+
+
+def complaint(network: Network) -> str:
+    with pytest.raises(InputError) as caught:
+        import_graph(network)
+    return str(caught.value)
+
+
+def test_an_error_at_large_inputs_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrongly(monkeypatch, "Relu", cut_relu)
+    network = save(tmp_path / "net.onnx", [node("Relu", ["x"], ["y"], name="bend")], {})
+    assert "a difference at Relu (node 'bend')" in complaint(network)
+
+
+def test_an_error_in_small_numbers_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrongly(monkeypatch, "Identity", shifted)
+    nodes = [node("Mul", ["x", "w"], ["a"]), node("Identity", ["a"], ["y"], name="same")]
+    network = save(tmp_path / "net.onnx", nodes, {"w": np.float32(1e-4)})
+    assert "a difference at Identity (node 'same')" in complaint(network)
+
+
+def test_the_first_wrong_node_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last ReLU hides the error from the output; the tensor before it shows it."""
+    wrongly(monkeypatch, "Identity", shifted)
+    nodes = [
+        node("Identity", ["x"], ["a"], name="first"),
+        node("Abs", ["a"], ["b"]),
+        node("Sub", ["low", "b"], ["c"]),
+        node("Relu", ["c"], ["y"]),
+    ]
+    network = save(tmp_path / "net.onnx", nodes, {"low": np.float32(-1.0)})
+    assert "a difference at Identity (node 'first')" in complaint(network)
+
+
+def test_a_wrong_constant_is_found_however_the_input_is(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wrongly(monkeypatch, "Floor", wrong_constant)
+    nodes = [
+        node("Floor", ["c"], ["f"], name="down"),
+        node("Sub", ["x", "f"], ["s"]),
+        node("Clip", ["s", "zero", "tiny"], ["y"]),
+    ]
+    tensors = {"c": np.float32(100.5), "zero": np.float32(0), "tiny": np.float32(1e-20)}
+    network = save(tmp_path / "net.onnx", nodes, {k: np.asarray(v) for k, v in tensors.items()})
+    assert "a difference at Floor (node 'down')" in complaint(network)
+
+
+def test_the_box_of_a_property_is_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Right everywhere but between 7 million and 8 million."""
+
+    def dented(low: Lowering, call: Call) -> Value:
+        x = low.promote(call.value(0))
+        return low.sum((1.0, 1.0), x, clip(low, low.add_constant(x, known(-7e6)), 0.0, 1e4))
+
+    wrongly(monkeypatch, "Identity", dented)
+    network = save(tmp_path / "net.onnx", [node("Identity", ["x"], ["y"])], {})
+    import_graph(network)
+    with pytest.raises(InputError, match="a difference at Identity"):
+        check_on_box(network, np.full(4, 7.1e6), np.full(4, 7.2e6))
+
+
+CANCELLING: dict[str, list[Any]] = {
+    "differences": [
+        node("Add", ["x", "big"], ["a"]),
+        node("Sub", ["a", "big"], ["b"]),
+        node("Relu", ["b"], ["y"]),
+    ],
+    "normalised": [
+        node("Add", ["x", "big"], ["a"]),
+        node("ReduceMean", ["a"], ["m"], axes=[1]),
+        node("Sub", ["a", "m"], ["c"]),
+        node("Mul", ["c", "c"], ["s"]),
+        node("ReduceMean", ["s"], ["v"], axes=[1]),
+        node("Add", ["v", "one"], ["e"]),
+        node("Sqrt", ["e"], ["r"]),
+        node("Div", ["c", "r"], ["y"]),
+    ],
+    "steep": [
+        node("Mul", ["x", "big"], ["a"]),
+        node("Sigmoid", ["a"], ["s"]),
+        node("Mul", ["s", "big"], ["y"]),
+    ],
+    "softmax": [node("Mul", ["x", "big"], ["a"]), node("Softmax", ["a"], ["s"]), node("Log", ["s"], ["y"])],
+}
+
+
+@pytest.mark.parametrize("name", CANCELLING)
+def test_rounding_is_no_difference(name: str, tmp_path: Path) -> None:
+    tensors = {"big": np.array(3e4, np.float32), "one": np.array(1e-5, np.float32)}
+    import_graph(save(tmp_path / "net.onnx", CANCELLING[name], tensors))
