@@ -24,6 +24,8 @@ from verifolio.options import split_pairs
 from verifolio.oracle import Oracle
 from verifolio.property import Growth, Property, check_networks
 from verifolio.property_file import choose_property
+from verifolio.property_verdict import Finding
+from verifolio.property_verdict import Status as Decided
 from verifolio.referee import judge
 from verifolio.registry import installed
 
@@ -263,10 +265,10 @@ class Distribution:
             return []
         top = min(self.setting.largest or math.inf, family.largest)
         for x in self.ledger.old_witnesses(family.key):
-            found = judge(family.query(top), x)
-            if isinstance(found, Witness):
+            found = judge(family.accusation(x), x)
+            if isinstance(found, Witness) and family.distance(found.x) <= top:
                 answer = Answer(Verdict.SAT, "store", "a stored witness, replayed", found)
-                return [make_step(family, top, answer, 0.0, 0.0, KNOWN)]
+                return [make_step(family, top, Finding(Decided.REFUTED, answer), 0.0, 0.0, KNOWN)]
         return []
 
     def _question(self, family: Family) -> Question:

@@ -160,14 +160,14 @@ def _suspicious(problem: Problem, bounds: Bounds, points: Array) -> NDArray[np.b
     found = np.zeros(len(points), np.bool_)
     for node in bounds.lower:
         found |= ((values[node] < bounds.lower[node]) | (values[node] > bounds.upper[node])).any(axis=1)
-    for rows, margins in zip(problem.disjuncts, bounds.margins, strict=False):
+    for rows, margins in zip(problem.disjuncts, bounds.margins_of(problem), strict=False):
         a, b, rhs = dense_rows(rows, graph.input_size, graph.output_size)
         found |= (points @ a.T + values[graph.output] @ b.T - rhs < margins).any(axis=1)
     return found
 
 
 def _untrue(problem: Problem, bounds: Bounds, x: Array, values: list[Intervals]) -> str | None:
-    for d, (rows, margins) in enumerate(zip(problem.disjuncts, bounds.margins, strict=False)):
+    for d, (rows, margins) in enumerate(zip(problem.disjuncts, bounds.margins_of(problem), strict=False)):
         for row, margin in zip(rows.linear_rows(), margins.tolist(), strict=True):
             most = row_value(row, x, values[problem.graph.output])[1] - row.rhs
             if np.isposinf(margin) or (np.isfinite(margin) and Fraction(margin) > most):

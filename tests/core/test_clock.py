@@ -14,6 +14,7 @@ import pytest
 
 from verifolio.answer import Verdict
 from verifolio.cli.clock import begin, elapsed, process_start
+from verifolio.executor import Executor
 from verifolio.hooks import executors
 from verifolio.network import Network
 from verifolio.plugins.local.process import ProcessExecutor, ProcessOptions
@@ -34,7 +35,7 @@ def network(tmp_path: Path) -> Network:
 
 
 @pytest.fixture
-def slow_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProcessExecutor]:
+def slow_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Executor]:
     """Workers that import something for a minute before they are there."""
     (tmp_path / "slow_to_import.py").write_text(SLOW)
     monkeypatch.syspath_prepend(str(tmp_path))

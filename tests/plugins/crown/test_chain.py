@@ -135,9 +135,9 @@ def test_margins_are_not_above_what_a_descent_attains(kind: str) -> None:
     rows = (make_rows([({N: 1.0, N + 1: -1.0}, 0.0)]),)
     for seed in range(6):
         graph, boxes = network(seed, (N, 40, 40, 40, 2), kind), domains(seed, (3.0, 0.5, 0.1, 0.1, 0.05))
-        bounds = CrownBounder().bound([Problem(graph, d, rows) for d in boxes])
-        for box, found in zip(boxes, bounds, strict=True):
-            assert float(found.margins[0][0]) <= descend(graph, box) + 1e-9
+        problems = [Problem(graph, d, rows) for d in boxes]
+        for problem, found in zip(problems, CrownBounder().bound(problems), strict=True):
+            assert found.least_margin(problem) <= descend(graph, problem.domain) + 1e-9
 
 
 def descend(graph: Graph, box: Domain) -> float:

@@ -247,7 +247,7 @@ def test_a_tie_at_the_input_is_no_alarm(plane: Network, search: str) -> None:
 
 def test_a_witness_inside_a_proved_region_is_an_alarm(plane: Network) -> None:
     """But one whose distance is only rounded into it is not."""
-    family = running.make_family(Setting(), plane, points((0.25, 0.25)), 0, "")
+    family = running.make_family(Setting(), [plane], points((0.25, 0.25)), 0, "")
     witness = Witness(np.array([0.5, 0.5], np.float32), np.ones(2, np.float32), (0.0,))
     with pytest.raises(SoundnessAlarm):
         conflict(family, 0.25, 0.25, witness)
@@ -269,7 +269,7 @@ def test_proofs_of_an_earlier_version_are_not_continued(
         for step in (false, true):
             ledger.add_step(task.setting.run, key, step)
         row = Row(*task.items[0].place, 0, 0, 0.4, 0.5, Status.CLOSED)
-        ledger.finish(task.setting.run, key, 0, row, None)
+        ledger.finish(task.setting.run, task._entry(task.items[0], key), row)
         assert [r.lower for r in task.rows()] == [0.4]
     age(path)
     with Oracle(executor="inline") as oracle, Ledger(path) as ledger:

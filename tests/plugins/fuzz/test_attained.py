@@ -15,7 +15,7 @@ import pytest
 from verifolio.answer import Outcome
 from verifolio.bounder import Bounder
 from verifolio.budget import Budget
-from verifolio.evidence import Assumptions, Bounds
+from verifolio.evidence import Assumptions, Bounds, Margins
 from verifolio.plugins.fuzz.accuse import Court, Member, accusations, variants
 from verifolio.plugins.fuzz.attained import Course, again, draw, resumed, run_attained
 from verifolio.plugins.fuzz.challenge import Challenge, Layout, make_challenge, random_layout
@@ -41,7 +41,7 @@ class Prover(Verifier):
         none = np.zeros(size)
         assumed = Assumptions(problem.condition_sha256)
         context.evidence.add_bounds(
-            Bounds(problem.graph.sha256, problem.domain, {1: none}, {1: none}, (), assumed, self.name)
+            Bounds(problem.graph.sha256, problem.domain, {1: none}, {1: none}, None, assumed, self.name)
         )
         return Outcome.proved()
 
@@ -57,7 +57,7 @@ class Slightly(Bounder):
     ) -> list[Bounds]:
         # the threshold is the attained value, so the least margin is nought
         hair = np.array([5e-324])
-        return [Bounds(p.graph.sha256, p.domain, {}, {}, (hair,)) for p in problems]
+        return [Bounds(p.graph.sha256, p.domain, {}, {}, Margins.of(p, [hair])) for p in problems]
 
 
 def quiet(_: str) -> None:
