@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,12 +20,19 @@ from numpy.typing import NDArray
 from verifolio.answer import Outcome, Verdict
 from verifolio.problem import Domain, Problem, finite
 from verifolio.verifier import Context
-from verifolio.vnnlib import Rows
+from verifolio.vnnlib import Rows, make_rows
+
+if TYPE_CHECKING:
+    from verifolio.graph import Graph
+    from verifolio.graph.module import GraphModule
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 Trust = Literal["trusted", "untrusted"]
 SHARE = 0.02  # of a proof's time, for the second look at it
+MODULES = 2  # kept between looks
+NO_ROWS = make_rows([({0: 0.0}, 1.0)])  # 0 <= 1, in place of a disjunct without rows
+_MODULES: dict[str, GraphModule] = {}
 STEPS = 16  # at most; most of what a second look can find, the first ones find
 
 
@@ -128,27 +135,27 @@ class _Condition:
 
     @classmethod
     def of(cls, problems: Sequence[Problem]) -> _Condition:
-        parts: list[tuple[int, Rows]] = []
-        first: list[int] = []
-        side: list[int] = []
-        count = 0
+        blocks: list[Rows] = []
+        owner: list[int] = []
+        counts: list[int] = []  # rows of every disjunct
+        side = [k for k, p in enumerate(problems) for _ in p.disjuncts]
         for k, problem in enumerate(problems):
             inputs = problem.domain.rows
             extra = [inputs] if inputs is not None and inputs.count else []
             for rows in problem.disjuncts:
-                first.append(count)
-                side.append(k)
-                for block in [rows, *extra]:
-                    parts.append((k, block))
-                    count += block.count
-        starts = np.cumsum([0, *(r.count for _, r in parts)])
+                mine = [r for r in (rows, *extra) if r.count] or [NO_ROWS]
+                blocks += mine
+                owner += [k] * len(mine)
+                counts.append(sum(r.count for r in mine))
+        sizes = [r.count for r in blocks]
+        starts = np.cumsum([0, *sizes[:-1]])
         return cls(
-            np.concatenate([r.row + s for (_, r), s in zip(parts, starts, strict=False)]).astype(np.int64),
-            np.concatenate([r.column for _, r in parts]).astype(np.int64),
-            np.concatenate([r.coefficient for _, r in parts]),
-            np.concatenate([r.rhs for _, r in parts]),
-            np.repeat(np.array([k for k, _ in parts]), [r.count for _, r in parts]).astype(np.int64),
-            np.array(first, np.int64),
+            np.concatenate([r.row + s for r, s in zip(blocks, starts, strict=True)]).astype(np.int64),
+            np.concatenate([r.column for r in blocks]).astype(np.int64),
+            np.concatenate([r.coefficient for r in blocks]),
+            np.concatenate([r.rhs for r in blocks]),
+            np.repeat(np.array(owner, np.int64), sizes),
+            np.cumsum([0, *counts[:-1]]),
             np.array(side, np.int64),
         )
 
@@ -156,14 +163,16 @@ class _Condition:
         """Per problem how far its closest disjunct is from holding, and the row that decides it."""
         products = self.coefficient * point[self.owner[self.row], self.column]
         value = np.bincount(self.row, products, len(self.rhs)) - self.rhs
-        value = np.where(np.isnan(value), np.inf, value)
-        miss, decides = np.full(len(point), np.inf), np.full(len(point), -1, np.int64)
-        ends = [*self.first[1:].tolist(), len(value)]
-        for start, end, k in zip(self.first.tolist(), ends, self.side.tolist(), strict=True):
-            row = start + int(value[start:end].argmax()) if end > start else -1
-            gap = float(value[row]) if end > start else -np.inf
-            if gap < miss[k]:
-                miss[k], decides[k] = gap, row
+        value[np.isnan(value)] = np.inf
+        top = np.maximum.reduceat(value, self.first)
+        miss, decides = np.full(len(point), np.inf), np.zeros(len(point), np.int64)
+        np.minimum.at(miss, self.side, top)
+        chosen = np.flatnonzero(top == miss[self.side])[::-1]
+        closest = np.zeros(len(point), np.int64)
+        closest[self.side[chosen]] = chosen  # the first of equals
+        each = np.repeat(np.arange(len(top)), np.diff([*self.first, len(value)]))
+        rows = np.flatnonzero((each == closest[self.owner]) & (value == miss[self.owner]))[::-1]
+        decides[self.owner[rows]] = rows
         return miss, decides
 
     def slope(self, decides: Index, width: int) -> Array:
@@ -179,12 +188,8 @@ class _Batch:
     """Problems on one graph, descended together: every step heads for a corner (Frank and Wolfe 1956)."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        import torch
-
-        from verifolio.graph.module import GraphModule
-
         self.problems = problems
-        self.module = GraphModule(problems[0].graph, torch.float64)
+        self.module = _module(problems[0].graph)
         self.condition = _Condition.of(problems)
 
     def descend(self, x: Array, ends: float) -> tuple[Array, Array]:
@@ -217,7 +222,20 @@ class _Batch:
         rows = self.condition.slope(decides, point.shape[1])
         over_inputs, over_outputs = rows[:, : x.shape[1]], rows[:, x.shape[1] :]
         (slope,) = torch.autograd.grad((outputs * torch.from_numpy(over_outputs)).sum(), inputs)
-        return miss, np.nan_to_num(slope.numpy()) + over_inputs
+        return miss, slope.numpy() + over_inputs
+
+
+def _module(graph: Graph) -> GraphModule:
+    """The graph in doubles; the last ones are kept, for they share their weights with the graph."""
+    import torch
+
+    from verifolio.graph.module import GraphModule
+
+    if graph.sha256 not in _MODULES:
+        while len(_MODULES) >= MODULES:
+            _MODULES.pop(next(iter(_MODULES)), None)
+        _MODULES[graph.sha256] = GraphModule(graph, torch.float64)
+    return _MODULES[graph.sha256]
 
 
 def inside(domain: Domain, x: Array) -> bool:
