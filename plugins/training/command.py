@@ -24,6 +24,10 @@ Data = Annotated[str, typer.Option(help="NAME[:SPLIT] or a file; the train split
 RegimeName = Annotated[
     str, typer.Option(help="baseline, augment, adversarial, constraint, certified or finetune.")
 ]
+AttackName = Annotated[
+    str,
+    typer.Option(help="augment: uniform, fgsm; adversarial: fgsm, pgd, property; finetune: any falsifier."),
+]
 Epsilon = Annotated[float, typer.Option(help="The radius, where the regime has one.")]
 
 
@@ -33,12 +37,7 @@ def train(
     output: Annotated[str, typer.Option("--output", "-o", help="The ONNX file to write.")],
     regime: RegimeName = "baseline",
     epsilon: Epsilon = 0.1,
-    attack: Annotated[
-        str,
-        typer.Option(
-            help="augment: uniform, fgsm; adversarial: fgsm, pgd, property; finetune: any falsifier."
-        ),
-    ] = "",
+    attack: AttackName = "",
     attack_option: Annotated[
         list[str] | None, typer.Option(help="An option of finetune's falsifier.")
     ] = None,
