@@ -55,7 +55,7 @@ def wrong_constant(low: Lowering, call: Call) -> Value:
 
 
 def wrongly(monkeypatch: pytest.MonkeyPatch, op: str, handler: Any) -> None:
-    monkeypatch.setitem(table.HANDLERS, op, handler)  # type: ignore[arg-type]
+    monkeypatch.setitem(table.HANDLERS, op, handler)
 
 
 def complaint(network: Network) -> str:
