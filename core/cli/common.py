@@ -107,13 +107,13 @@ def exit_code(verdicts: Sequence[Verdict], expect: str | None) -> int:
     return DONE if all(v.decided for v in verdicts) else UNDECIDED
 
 
-def with_places(pairs: dict[str, str]) -> dict[str, str]:
+def with_places(pairs: dict[str, object]) -> dict[str, object]:
     """Options with the file of a certificate where the user means it: a worker has a folder of its own."""
     from verifolio.errors import InputError
 
     if not pairs.get(CERTIFICATE):
         return pairs
-    path = Path(pairs[CERTIFICATE]).absolute()
+    path = Path(str(pairs[CERTIFICATE])).absolute()
     if not path.parent.is_dir():
         raise InputError(
             f"--option {CERTIFICATE}", "a file in a folder that exists", str(path), "make the folder"

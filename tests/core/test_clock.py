@@ -14,6 +14,7 @@ import pytest
 
 from verifolio.answer import Verdict
 from verifolio.cli.clock import begin, elapsed, process_start
+from verifolio.executor import Executor
 from verifolio.hooks import executors
 from verifolio.network import Network
 from verifolio.plugins.local.process import ProcessExecutor, ProcessOptions
@@ -34,7 +35,7 @@ def network(tmp_path: Path) -> Network:
 
 
 @pytest.fixture
-def slow_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ProcessExecutor]:
+def slow_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Executor]:
     """Workers that import something for a minute before they are there."""
     (tmp_path / "slow_to_import.py").write_text(SLOW)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -44,7 +45,7 @@ def slow_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Proc
 
 
 @pytest.mark.parametrize("race", [False, True])
-def test_a_worker_that_starts_too_slowly(slow_start: ProcessExecutor, network: Network, race: bool) -> None:
+def test_a_worker_that_starts_too_slowly(slow_start: Executor, network: Network, race: bool) -> None:
     members = (Member(Corners()), Member(Corners()))
     root = Race(members) if race else members[0]
     walk = Walk(reaches(network, 1.5), Portfolio(root), slow_start, Settings(timeout=1.0))

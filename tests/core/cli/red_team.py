@@ -14,6 +14,7 @@ import sqlite3
 import sys
 import traceback
 import zipfile
+from collections.abc import Callable
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
@@ -45,19 +46,19 @@ class Folder:
         np.savez(root / "good.npz", x=np.full((3, 2), 0.5), y=np.array([0, 0, 1]))
         self.data = str(root / "good.npz")
 
-    def bytes(self, name: str, data: bytes) -> str:
+    def raw(self, name: str, data: bytes) -> str:
         path = self.root / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(data)
         return str(path)
 
     def text(self, name: str, text: str) -> str:
-        return self.bytes(name, text.encode())
+        return self.raw(name, text.encode())
 
     def bomb(self, name: str, line: bytes, megabytes: int) -> str:
         """A small file that decompresses to a large one."""
         member = gzip.compress(line * ((1 << 20) // len(line)), 1)
-        return self.bytes(name, member * megabytes)
+        return self.raw(name, member * megabytes)
 
 
 def header(shape: str, kind: str = "<f8") -> bytes:
@@ -79,14 +80,14 @@ def cases(f: Folder) -> list[Case]:
 
 
 def data_cases(f: Folder) -> list[Case]:
-    files = {
+    files: dict[str, Callable[[str], str]] = {
         "bomb.csv.gz": lambda n: f.bomb(n, (b"0." + b"5" * 400 + b",") * 50 + b"0.5\n", 300),
         "line.csv.gz": lambda n: f.bomb(n, b"0.5,", 64),
         "rows.csv.gz": lambda n: f.bomb(n, b"1,2\n" + b" " * 4000 + b"\n", 300),
-        "half.csv.gz": lambda n: f.bytes(n, gzip.compress(b"1,2\n" * 999)[:-9]),
-        "no.csv.gz": lambda n: f.bytes(n, b"no gzip"),
-        "zero.csv": lambda n: f.bytes(n, b"\0" * 5000),
-        "binary.csv": lambda n: f.bytes(n, bytes(range(256)) * 20),
+        "half.csv.gz": lambda n: f.raw(n, gzip.compress(b"1,2\n" * 999)[:-9]),
+        "no.csv.gz": lambda n: f.raw(n, b"no gzip"),
+        "zero.csv": lambda n: f.raw(n, b"\0" * 5000),
+        "binary.csv": lambda n: f.raw(n, bytes(range(256)) * 20),
         "quote.csv": lambda n: f.text(n, '"' + "x" * 300_000),
         "ragged.csv": lambda n: f.text(n, "1,2,3\n1,2\n"),
         "empty.csv": lambda n: f.text(n, ""),
@@ -95,15 +96,15 @@ def data_cases(f: Folder) -> list[Case]:
         "huge.npz": lambda n: zipped(f, n, header("(9999999999999, 9999999)"), b"", 0),
         "lying.npz": lambda n: zipped(f, n, header("(1000000, 100)"), b"12345678", 1),
         "object.npz": lambda n: zipped(f, n, header("(1,)", "|O"), b"cos\nsystem\n(S'true'\ntR.", 1),
-        "half.npz": lambda n: f.bytes(n, Path(f.data).read_bytes()[:-30]),
-        "no.npz": lambda n: f.bytes(n, b"PK\x03\x04 but no archive"),
+        "half.npz": lambda n: f.raw(n, Path(f.data).read_bytes()[:-30]),
+        "no.npz": lambda n: f.raw(n, b"PK\x03\x04 but no archive"),
         "deep.npz": lambda n: zipped(f, n, header("(" * 40 + ")" * 40), b"", 0),
-        "huge.npy": lambda n: f.bytes(n, header("(9999999999999, 9999999)")),
-        "negative.npy": lambda n: f.bytes(n, header("(-1, 2)")),
-        "object.npy": lambda n: f.bytes(n, header("(1,)", "|O") + b"cos\nsystem\n(S'true'\ntR."),
-        "version.npy": lambda n: f.bytes(n, b"\x93NUMPY\x09\x00" + header("(1,)")[8:]),
-        "empty.npy": lambda n: f.bytes(n, b""),
-        "text.npy": lambda n: f.bytes(n, header("(1, 1)", "<U1") + b"abcd"),
+        "huge.npy": lambda n: f.raw(n, header("(9999999999999, 9999999)")),
+        "negative.npy": lambda n: f.raw(n, header("(-1, 2)")),
+        "object.npy": lambda n: f.raw(n, header("(1,)", "|O") + b"cos\nsystem\n(S'true'\ntR."),
+        "version.npy": lambda n: f.raw(n, b"\x93NUMPY\x09\x00" + header("(1,)")[8:]),
+        "empty.npy": lambda n: f.raw(n, b""),
+        "text.npy": lambda n: f.raw(n, header("(1, 1)", "<U1") + b"abcd"),
     }
     asked = ["--epsilon", "0.1", "--metrics", "cacc", "--indices", "0"]
     return [(name, ["measure", f.net, "--data", make(name), *asked]) for name, make in files.items()]
@@ -223,9 +224,9 @@ def store_cases(f: Folder) -> list[Case]:
     damaged[4096:] = b"\xff" * (len(data) - 4096)
     paths = {
         "text": f.text("text.db", "no database" * 100),
-        "half": f.bytes("half.db", data[: len(data) // 2]),
-        "page": f.bytes("page.db", data[:5000]),
-        "noise": f.bytes("noise.db", bytes(damaged)),
+        "half": f.raw("half.db", data[: len(data) // 2]),
+        "page": f.raw("page.db", data[:5000]),
+        "noise": f.raw("noise.db", bytes(damaged)),
         "folder": str(f.root),
         "verdict": altered(f, data, "UPDATE answers SET verdict = 'maybe'"),
         "flags": altered(f, data, "UPDATE answers SET flags = '{'"),
@@ -240,7 +241,7 @@ def store_cases(f: Folder) -> list[Case]:
 
 
 def altered(f: Folder, data: bytes, sql: str) -> str:
-    path = f.bytes(f"altered{len(sql)}.db", data)
+    path = f.raw(f"altered{len(sql)}.db", data)
     with sqlite3.connect(path) as connection:
         connection.execute(sql)
     return path
@@ -262,7 +263,7 @@ def query_cases(f: Folder) -> list[Case]:
         "empty.onnx": b"",
         "half.onnx": Path(f.net).read_bytes()[:60],
     }.items():
-        path = f.bytes(name, data) if data is not None else f.bomb(name, b"\0" * 1024, 1200)
+        path = f.raw(name, data) if data is not None else f.bomb(name, b"\0" * 1024, 1200)
         found += [
             (f"network {name}", ["network", "show", path]),
             (f"verify {name}", ["verify", path, f.prop]),
