@@ -182,6 +182,13 @@ def measure_network(
     from .metrics import Item, Row, accuracy, satisfaction, security
 
     dataset = load_data(around.data)
+    for network in networks:
+        if network.input_size != dataset.size:
+            raise _bad(
+                "--data",
+                f"inputs of {network.input_size} values, as {network.path.name} has",
+                str(dataset.size),
+            )
     name = "+".join(n.path.stem for n in networks)
     rows = []
     for epsilon in sorted(around.epsilons):
