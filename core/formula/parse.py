@@ -43,6 +43,7 @@ from verifolio.formula.terms import (
 
 MAX_TEXT = 20_000
 MAX_DEPTH = 60
+MAX_DIGITS = 1000  # of a number; Python reads no more than 4300, and no double has as many
 FUNCTIONS = ("abs", "norm", "max", "min", "sum", "any", "all")
 WORDS = ("implies", "or", "and", "not")
 _TOKEN = re.compile(
@@ -75,6 +76,8 @@ def _tokens(text: str, where: str) -> list[Token]:
             raise InputError(
                 f"{where}, character {position + 1}", "a name, number or operator", repr(text[position])
             )
+        if match.lastgroup == "number" and match.end() - position > MAX_DIGITS:
+            raise InputError(f"{where}, character {position + 1}", f"at most {MAX_DIGITS} digits", "more")
         found.append(Token(match.group(match.lastgroup), match.lastgroup, match.start(match.lastgroup) + 1))
         position = match.end()
     return [*found, Token("", "end", len(stripped) + 1)]

@@ -45,7 +45,7 @@ def slow_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Exec
 
 
 @pytest.mark.parametrize("race", [False, True])
-def test_a_worker_that_starts_too_slowly(slow_start: ProcessExecutor, network: Network, race: bool) -> None:
+def test_a_worker_that_starts_too_slowly(slow_start: Executor, network: Network, race: bool) -> None:
     members = (Member(Corners()), Member(Corners()))
     root = Race(members) if race else members[0]
     walk = Walk(reaches(network, 1.5), Portfolio(root), slow_start, Settings(timeout=1.0))

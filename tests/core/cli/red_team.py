@@ -276,7 +276,7 @@ def query_cases(f: Folder) -> list[Case]:
         "empty": "",
     }.items():
         found.append((f"vnnlib {name}", ["verify", f.net, f.text(f"{name}.vnnlib", text)]))
-    found.append(("vnnlib bomb", ["vnnlib", "check", f.bomb("bomb.vnnlib.gz", b"; \n", 400)]))
+    found.append(("vnnlib bomb", ["vnnlib", "check", f.bomb("bomb.vnnlib.gz", b"; \n", 1100)]))
     return found
 
 
@@ -287,7 +287,7 @@ def number_cases(f: Folder) -> list[Case]:
     base = ["measure", f.net, "--epsilon", "0.1", "--indices", "0", "--metrics", "cacc", "--data"]
     found = []
     for name in ("plain", "many", "wide"):
-        for prop in ("classification", "standard", "targeted", "top-k", "strong-classification"):
+        for prop in ("classification", "targeted", "top-k", "strong-classification"):
             found.append((f"{name} {prop}", [*base, str(f.root / f"{name}.npz"), "--property", prop]))
     top = [*base, f.data, "--property"]
     found += [(f"k {k}", [*top, "top-k", "--option", f"k={k}"]) for k in ("0", "2", "99", "-1", "x")]
