@@ -17,13 +17,9 @@ from verifolio.network import Network
 from verifolio.testing.draft import BENDS, OPSET, Draft
 from verifolio.testing.operators import LAYERS, OPSETS
 
-Style = Literal["small", "chain", "deep", "residual", "conv", "smooth", "operator"]
+Style = Literal["small", "chain", "deep", "constants", "residual", "conv", "smooth", "operator"]
 STYLES: tuple[Style, ...] = get_args(Style)
-TURNS: tuple[Style, ...] = (
-    *STYLES,
-    "chain",
-    "deep",
-)  # in which a campaign takes them: the quickest to find more
+TURNS: tuple[Style, ...] = (*STYLES, "constants")  # in which a campaign takes them
 DENSE, SKIP = "dense", "skip"
 MAX_WEIGHTS = 60_000  # exact evaluation of more takes seconds
 ACTIVATIONS = ("Relu", "Clip", "Clip", "LeakyRelu", "PRelu", "Abs", "HardSigmoid", "Max", "Min")
@@ -102,7 +98,7 @@ def random_recipe(rng: np.random.Generator, style: Style, operator: str = "") ->
     """A network of a style; `operator` names one that it uses (for the style `operator`)."""
     outputs, scale = int(rng.integers(1, 6)), float(rng.choice([1.0, 1.0, 1.0, 0.5, 3.0]))
     inputs = int(rng.choice([1, 2, 3, 5, 10, 30, 100])) if style != "small" else int(rng.integers(1, 4))
-    if style in ("chain", "deep", "residual", "small"):
+    if style in ("chain", "deep", "constants", "residual", "small"):
         recipe = Recipe(inputs, outputs, _stack(rng, style, ACTIVATIONS), scale, _seed(rng))
     elif style == "smooth":
         inputs = min(inputs, 30)
@@ -125,14 +121,16 @@ def _width(rng: np.random.Generator, least: int, most: int) -> int:
 
 def _stack(rng: np.random.Generator, style: str, activations: tuple[str, ...]) -> tuple[Step, ...]:
     """Dense layers with activations; constants between them in every second network."""
-    depth = {"small": (1, 4), "deep": (5, 13), "smooth": (1, 4)}.get(style, (1, 6))
-    width = {"small": (2, 6), "deep": (4, 60), "smooth": (3, 24)}.get(style, (20, 301))
+    depth = {"small": (1, 4), "deep": (5, 13), "smooth": (1, 4), "constants": (2, 5)}.get(style, (1, 6))
+    width = {"small": (2, 6), "deep": (4, 60), "smooth": (3, 24), "constants": (8, 50)}.get(style, (20, 301))
     layers, size = int(rng.integers(*depth)), _width(rng, *width)
     # few kinds of layers per network: code for special structures is only reached by networks that have them
     other = str(rng.choice(activations))
     palette = (["Relu"], ["Relu", other], ["Relu", other], [other])[int(rng.integers(4))]
     constants = list(rng.choice(BETWEEN, int(rng.integers(1, 3))))
     between, special = float(rng.choice([0.0, 0.5, 1.0])), rng.random() < 0.5
+    if style == "constants":
+        palette, between = ["Relu"] if rng.random() < 0.6 else ["Relu", "Clip"], 1.0
     steps: list[Step] = []
     for _ in range(layers):
         this = size if rng.random() < 0.6 else _width(rng, *width)

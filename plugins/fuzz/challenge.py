@@ -87,7 +87,7 @@ def random_layout(rng: np.random.Generator) -> Layout:
         mixed=bool(rng.random() < 0.15),
         norm=norm,
         cuts=int(rng.integers(1, 3)) if rng.random() < 0.15 else 0,
-        spread=float(10.0 ** rng.uniform(-2.5, 0.7)),
+        spread=float(10.0 ** (rng.uniform(-1, 1) if rng.random() < 0.8 else rng.uniform(-4, 2))),
         place=str(rng.choice(["worst", "worst", "worst", "worst", "corner", "random"])),
         beyond=int(rng.choice([0, 0, 1])),
         single=bool(rng.random() < 0.6),

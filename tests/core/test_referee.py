@@ -67,13 +67,17 @@ def test_an_interval_without_float32_is_flagged(tmp_path: Path) -> None:
     assert not confirmed(witness)
 
 
-def test_what_holds_only_in_floating_point_is_flagged(tmp_path: Path) -> None:
-    """1 + 2^-30 rounds to 1 in float32, so y_0 <= 1 holds there, but not in exact arithmetic."""
+@pytest.mark.parametrize("tiny", [2.0**-30, 2.0**-60])
+def test_what_holds_only_in_floating_point_is_flagged(tmp_path: Path, tiny: float) -> None:
+    """1 + 2^-30 rounds to 1 in float32, so y_0 <= 1 holds there, but not in exact arithmetic.
+
+    With 2^-60 doubles cannot tell either: a doubt is no confirmation, the exact evaluation decides.
+    """
     query = reaches(write_sum(tmp_path), 0.0)
     rows = make_rows([({2: 1.0}, 1.0)])
-    case = box_case([1.0, 2.0**-30], [1.0, 2.0**-30], [rows])
+    case = box_case([1.0, tiny], [1.0, tiny], [rows])
     query = replace(query, specification=specification_from_cases([case], output_size=2))
-    witness = judge(query, np.array([1.0, 2.0**-30]))
+    witness = judge(query, np.array([1.0, tiny]))
     assert isinstance(witness, Witness)
     assert Flag.FLOAT_ONLY in witness.flags
     assert not confirmed(witness)

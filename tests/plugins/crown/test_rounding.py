@@ -15,6 +15,7 @@ from verifolio.plugins.crown.compress import compress
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.program import Program
 from verifolio.plugins.crown.region import Region
+from verifolio.plugins.crown.relax.relu import ReluRelaxation
 from verifolio.plugins.crown.relax.smooth import SmoothRelaxation
 from verifolio.plugins.crown.sweep import Effort, sweep
 from verifolio.plugins.crown.verifier import Crown, CrownOptions
@@ -191,3 +192,46 @@ def test_optimised_slopes_leave_the_noise_of_the_lines_in_use() -> None:
     ascend(program, state, graph.output, torch.eye(3)[None], 3, None)
     for i, noise in before.items():
         assert torch.equal(state.noise[i], noise)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("norm", [None, 1.0, 2.0])
+def test_the_minimum_over_a_set_is_charged(dtype: torch.dtype, norm: float | None) -> None:
+    """A set of one point: about half of all sums are rounded up, and none of them may be believed."""
+    rng = np.random.default_rng(0)
+    n, count, space = 50, 200, Space(dtype)
+    x = rng.normal(size=n).astype(np.float32).astype(np.float64)
+    rows = rng.normal(size=(count, n)).astype(np.float32).astype(np.float64)
+    ball = None if norm is None else Ball(x, 0.0, norm)
+    region = Region.of([Domain(x, x, None, ball)], space)
+    found = region.minimise(space.tensor(rows)[None], 0)[0].double().tolist()
+    point_of = [Fraction(v) for v in x]
+    for row, bound in zip(rows, found, strict=True):
+        assert Fraction(bound) <= sum(Fraction(a) * b for a, b in zip(row, point_of, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_chord_of_a_relu_lies_above_both_ends(dtype: torch.dtype) -> None:
+    rng = np.random.default_rng(0)
+    low = torch.as_tensor(-(10.0 ** rng.uniform(-6, 6, (1, 500))), dtype=dtype)
+    high = torch.as_tensor(10.0 ** rng.uniform(-6, 6, (1, 500)), dtype=dtype)
+    lines = ReluRelaxation().lines(None, (low, high))
+    assert lines.upper_bias is not None
+    for a, b, slope, lift in zip(low[0], high[0], lines.upper_slope[0][0], lines.upper_bias[0], strict=True):
+        s, t = Fraction(slope.item()), Fraction(lift.item())
+        assert s * Fraction(a.item()) + t >= 0
+        assert s * Fraction(b.item()) + t >= Fraction(b.item())
+
+
+@pytest.mark.parametrize("split", ["input", "neuron", "none", "auto"])
+def test_what_a_stored_bias_may_be_off_is_charged(split: str) -> None:
+    """The bias is 1 up to 1/4: relu(x + bias) may be 0.75, below the 0.9 that is asked for."""
+    builder = GraphBuilder(2)
+    off = Dense(2, np.ones(2), np.eye(2), None, np.full(2, 0.25))
+    graph = builder.finish(
+        builder.add(Dense(1, np.zeros(1), np.ones((1, 2)) / 2), builder.add(Relu(2), builder.add(off, 0)))
+    )
+    problem = Problem(graph, Domain(np.zeros(2), np.ones(2)), (make_rows([({2: 1.0}, 0.9)]),))
+    assert crown(problem, split) is not Verdict.UNSAT
+    impossible = Problem(graph, problem.domain, (make_rows([({2: 1.0}, 0.7)]),))
+    assert crown(impossible, split) is Verdict.UNSAT

@@ -1,0 +1,224 @@
+"""How good are the tests of the trust base? `make planted` and `make mutants`.
+
+planted   every planted error, and whether a test fails on it
+run       a seeded sample of mutants, stratified by file; continues a table of rows
+report    the share killed with its interval, and the survivors nobody has judged
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import csv
+import math
+import sys
+import time
+from collections import Counter, defaultdict
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import gettempdir
+
+import numpy as np
+
+from .areas import tests_of, trusted_files
+from .operators import Mutant, mutants
+from .planted import PLANTED, stale
+from .scratch import Scratch
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = Path(__file__).parent
+ROWS, JUDGED = HERE / "rows.csv", HERE / "judged.csv"
+LEAST = 2  # mutants of every file, however small
+SLOWER = 3.0  # a run that takes so many times what the tests take on the unchanged tree has found something
+
+
+@dataclass(frozen=True)
+class Row:
+    """One mutant and what came of it."""
+
+    key: str
+    file: str
+    line: int
+    operator: str
+    before: str
+    after: str
+    status: str
+    test: str
+    seconds: float
+
+
+def sample(root: Path, count: int, seed: int) -> list[Mutant]:
+    """Mutants in proportion to what each file offers, at least a few of each; in random order."""
+    rng = np.random.default_rng(seed)
+    offered = {f: mutants(f, (root / f).read_text(encoding="utf-8")) for f in trusted_files(root)}
+    total = sum(map(len, offered.values()))
+    chosen: list[Mutant] = []
+    for found in offered.values():
+        share = min(len(found), max(LEAST, round(count * len(found) / total)))
+        chosen += [found[k] for k in rng.choice(len(found), share, replace=False)] if found else []
+    order = rng.permutation(len(chosen))[:count]
+    return [chosen[k] for k in order]
+
+
+def parses(file: str, text: str) -> bool:
+    """Whether a mutant is a program at all; of C the compiler is asked later."""
+    try:
+        ast.parse("" if file.endswith(".c") else text)
+    except SyntaxError:
+        return False
+    return True
+
+
+class Baseline:
+    """How long each test file takes on the unchanged tree, measured when first needed; failing ones are left out."""
+
+    def __init__(self, scratch: Scratch, limit: float) -> None:
+        self.scratch, self.limit = scratch, limit
+        self.seconds: dict[str, float] = {}
+
+    def tests(self, source: str) -> tuple[list[str], float]:
+        """Test files that fit into the limit together with what the slow machine may add, and their time."""
+        chosen, total = [], 0.0
+        for test in tests_of(self.scratch.folder, source):
+            if test not in self.seconds:
+                result = self.scratch.run([test], self.limit / SLOWER)
+                self.seconds[test] = result.seconds if result.status == "survived" else math.inf
+            if total + self.seconds[test] <= self.limit / SLOWER:
+                chosen.append(test)
+                total += self.seconds[test]
+        return chosen, total
+
+
+def run(count: int, seed: int, seconds: float, rows: Path) -> None:
+    """The sample's mutants that have no row yet, one by one; every row is written at once."""
+    known = {row.key for row in read_rows(rows)}
+    todo = [m for m in sample(ROOT, count, seed) if m.key not in known]
+    say(f"{len(todo)} mutants to run, {len(known)} known")
+    scratch = Scratch(ROOT, Path(gettempdir()) / f"mutants-{time.time_ns()}")
+    baseline = Baseline(scratch, seconds)
+    for mutant in todo:
+        tests, usual = baseline.tests(mutant.file)
+        if not tests:
+            say(f"{mutant.file}: no tests pass within {seconds / SLOWER:.0f} s on the unchanged tree")
+            continue
+        text = mutant.text(scratch.read(mutant.file))
+        if not parses(mutant.file, text):
+            continue
+        result = scratch.changed(mutant.file, text, tests, min(seconds, max(10.0, SLOWER * usual)))
+        row = Row(
+            mutant.key,
+            mutant.file,
+            mutant.line,
+            mutant.operator,
+            " ".join(mutant.before.split())[:80],
+            " ".join(mutant.after.split())[:80],
+            result.status,
+            result.test,
+            round(result.seconds, 1),
+        )
+        append_row(rows, row)
+        say(f"{row.status} {row.file}:{row.line} {row.before!r} -> {row.after!r} {row.test}")
+
+
+def read_rows(path: Path) -> list[Row]:
+    if not path.is_file():
+        return []
+    with path.open(newline="") as stream:
+        return [
+            Row(**{**line, "line": int(line["line"]), "seconds": float(line["seconds"])})  # type: ignore[arg-type]
+            for line in csv.DictReader(stream)
+        ]
+
+
+def append_row(path: Path, row: Row) -> None:
+    new = not path.is_file()
+    with path.open("a", newline="") as stream:
+        writer = csv.DictWriter(stream, asdict(row).keys(), lineterminator="\n")
+        if new:
+            writer.writeheader()
+        writer.writerow(asdict(row))
+
+
+def wilson(hits: int, total: int, z: float = 1.96) -> tuple[float, float]:
+    """The Wilson interval of a share (Wilson 1927)."""
+    if not total:
+        return 0.0, 1.0
+    share, n = hits / total, float(total)
+    middle = (share + z * z / (2 * n)) / (1 + z * z / n)
+    half = z * math.sqrt(share * (1 - share) / n + z * z / (4 * n * n)) / (1 + z * z / n)
+    return max(0.0, middle - half), min(1.0, middle + half)
+
+
+def judgements(path: Path) -> dict[str, str]:
+    """What survivors were found to be: equivalent, looser, or hole (a test was added)."""
+    if not path.is_file():
+        return {}
+    with path.open(newline="") as stream:
+        return {line["key"]: line["verdict"] for line in csv.DictReader(stream)}
+
+
+def report(rows_path: Path, judged_path: Path) -> None:
+    """Shares per file and together. A mutant that does not compile counts nowhere, one judged equivalent neither."""
+    rows, judged = read_rows(rows_path), judgements(judged_path)
+    by_file: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    for row in rows:
+        equivalent = row.status == "survived" and judged.get(row.key) in ("equivalent", "looser")
+        by_file[row.file]["harmless" if equivalent else row.status] += 1
+    total = sum(by_file.values(), Counter())
+    for file, counts in sorted(by_file.items()):
+        say(f"{file}: " + ", ".join(f"{n} {status}" for status, n in sorted(counts.items())))
+    killed = total["killed"] + total["timeout"]
+    low, high = wilson(killed, killed + total["survived"] + total["harmless"])
+    say(
+        f"killed {killed} of {killed + total['survived'] + total['harmless']}: {low:.1%} to {high:.1%} (95 %)"
+    )
+    low, high = wilson(killed, killed + total["survived"])
+    say(f"without {total['harmless']} judged harmless: {low:.1%} to {high:.1%}; {dict(total)}")
+    for row in rows:
+        if row.status == "survived" and row.key not in judged:
+            say(f"to judge: {row.key} {row.file}:{row.line} {row.operator}: {row.before!r} -> {row.after!r}")
+
+
+def planted(seconds: float, only: str) -> int:
+    """Plant every error; the number that no test noticed."""
+    lost = stale(ROOT)
+    if lost:
+        sys.exit("\n".join(lost))
+    scratch = Scratch(ROOT, Path(gettempdir()) / f"planted-{time.time_ns()}")
+    missed = 0
+    chosen = [p for p in PLANTED if only in f"{p.file} {p.name}"]
+    for error in chosen:
+        text = scratch.read(error.file).replace(error.before, error.after)
+        result = scratch.changed(error.file, text, tests_of(scratch.folder, error.file), seconds)
+        caught = result.status == "killed"
+        missed += not caught
+        word = "caught" if caught else "MISSED"
+        say(f"{word} {error.file}: {error.name} ({result.status}, {result.seconds:.0f} s) {result.test}")
+    say(f"{len(chosen) - missed} of {len(chosen)} caught")
+    return missed
+
+
+def say(text: str) -> None:
+    print(text, flush=True)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("what", choices=("planted", "run", "report"))
+    parser.add_argument("--count", type=int, default=400)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--seconds", type=float, default=0.0, help="per mutant (60) or planted error (600)")
+    parser.add_argument("--rows", type=Path, default=ROWS)
+    parser.add_argument("--only", default="", help="planted errors whose file or name contains this")
+    given = parser.parse_args()
+    if given.what == "planted":
+        sys.exit(1 if planted(given.seconds or 600.0, given.only) else 0)
+    if given.what == "run":
+        run(given.count, given.seed, given.seconds or 60.0, given.rows)
+    report(given.rows, JUDGED)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,81 @@
+"""The trust base, and the tests that cover each part of it; patterns, so that modules may come and go."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatch
+from pathlib import Path
+
+# what a wrong line in can make `unsat` wrong, or a witness
+TRUSTED = (
+    "plugins/crown/chain*.py",
+    "plugins/crown/tables*.py",
+    "plugins/crown/program*.py",
+    "plugins/crown/layers*.py",
+    "plugins/crown/forward*.py",
+    "plugins/crown/sweep*.py",
+    "plugins/crown/condensed*.py",
+    "plugins/crown/compress*.py",
+    "plugins/crown/opposites*.py",
+    "plugins/crown/boxes*.py",
+    "plugins/crown/_boxes.c",
+    "plugins/crown/region*.py",
+    "plugins/crown/relax/*.py",
+    "plugins/crown/round*.py",
+    "core/referee.py",
+    "core/reductions/*.py",
+    "core/evidence.py",
+    "core/knowledge.py",
+    "core/conflict.py",
+    "core/exact.py",
+    "core/graph/enclosure.py",
+    "vnnlib/check.py",
+    "vnnlib/exact.py",
+)
+# the first pattern that fits a source decides; tests that are most likely to fail come first
+CROWN, CORE = "tests/plugins/crown/", "tests/core/"
+TESTS = (
+    ("plugins/crown/chain*.py", (f"{CROWN}test_chain*.py", f"{CROWN}test_*.py")),
+    ("plugins/crown/tables*.py", (f"{CROWN}test_chain*.py", f"{CROWN}test_*.py")),
+    ("plugins/crown/*boxes*", (f"{CROWN}test_boxes*.py", f"{CROWN}test_*.py")),
+    ("plugins/crown/compress*.py", (f"{CROWN}test_compress*.py", f"{CROWN}test_*.py")),
+    ("plugins/crown/opposites*.py", (f"{CROWN}test_opposites*.py", f"{CROWN}test_*.py")),
+    (
+        "plugins/crown/relax/*.py",
+        (f"{CROWN}test_relax*.py", f"{CROWN}test_rounding*.py", f"{CROWN}test_*.py"),
+    ),
+    ("plugins/crown/*.py", (f"{CROWN}test_rounding*.py", f"{CROWN}test_bounds*.py", f"{CROWN}test_*.py")),
+    ("core/referee.py", (f"{CORE}test_referee*.py", f"{CORE}test_oracle*.py", f"{CORE}testing/*.py")),
+    (
+        "core/reductions/*.py",
+        (f"{CORE}test_reductions*.py", f"{CORE}encode/test_*.py", f"{CORE}testing/*.py"),
+    ),
+    ("core/evidence.py", (f"{CORE}test_evidence*.py", f"{CORE}test_oracle*.py", f"{CROWN}test_bounds.py")),
+    ("core/knowledge.py", (f"{CORE}test_oracle*.py", f"{CORE}test_merge*.py", f"{CORE}test_evidence*.py")),
+    ("core/conflict.py", (f"{CORE}test_conflict*.py", f"{CORE}test_oracle*.py", f"{CORE}test_*.py")),
+    ("core/exact.py", (f"{CORE}graph/test_*.py", f"{CORE}test_referee*.py", f"{CORE}testing/*.py")),
+    ("core/graph/*.py", (f"{CORE}graph/test_*.py", f"{CORE}test_referee*.py", f"{CORE}testing/*.py")),
+    (
+        "core/encode/*.py",
+        (f"{CORE}encode/test_*.py", "tests/plugins/milp/test_*.py", "tests/plugins/smt/test_*.py"),
+    ),
+    (
+        "core/onnx_import/*.py",
+        (f"{CORE}onnx_import/test_operators.py", f"{CORE}onnx_import/test_exactness.py"),
+    ),
+    ("plugins/milp/*.py", ("tests/plugins/milp/test_*.py",)),
+    ("plugins/smt/*.py", ("tests/plugins/smt/test_*.py",)),
+    ("vnnlib/*.py", ("tests/vnnlib/test_check*.py", "tests/vnnlib/test_*.py", f"{CORE}test_referee*.py")),
+)
+
+
+def trusted_files(root: Path) -> list[str]:
+    """The files of the trust base that exist."""
+    found = {p.relative_to(root).as_posix() for pattern in TRUSTED for p in root.glob(pattern)}
+    return sorted(f for f in found if not f.endswith("__init__.py"))
+
+
+def tests_of(root: Path, source: str) -> list[str]:
+    """The test files that cover a source file, in the order they should run."""
+    patterns = next((tests for pattern, tests in TESTS if fnmatch(source, pattern)), ())
+    found = [p.relative_to(root).as_posix() for pattern in patterns for p in sorted(root.glob(pattern))]
+    return list(dict.fromkeys(f for f in found if Path(f).name.startswith("test_")))
