@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 
@@ -63,13 +64,13 @@ def _matrices(op: Op, sizes: Sequence[int]) -> list[Array]:
     return matrices
 
 
-def _weights(op: Op, weight: Array) -> Array:
+def _weights(op: Op, weight: Any) -> Array:
     """Weights, or bounds on their errors, as a matrix (outputs, inputs)."""
     if isinstance(op, Conv):
         return _conv(op, weight)
     if isinstance(op, Scale):
         return np.diag(weight)
-    return np.asarray(weight.toarray() if isinstance(op, Sparse) else weight)  # type: ignore[attr-defined]
+    return np.asarray(weight.toarray() if isinstance(op, Sparse) else weight)
 
 
 def _per_output(op: Op, value: Array) -> Array:

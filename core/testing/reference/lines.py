@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from itertools import product
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from verifolio.graph import Elementwise, Op, Product, Relu
@@ -116,7 +117,7 @@ def _points(op: Op, inputs: Sequence[Interval]) -> tuple[tuple[Array, ...], Arra
     return (grid,), np.where(_defined(op, low, high), gap, math.inf)
 
 
-def _defined(op: Elementwise, low: Array, high: Array) -> Array:
+def _defined(op: Elementwise, low: Array, high: Array) -> NDArray[np.bool_]:
     if op.function in ("log", "reciprocal"):
         return low > 0
     if op.function == "sqrt":
