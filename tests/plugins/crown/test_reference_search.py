@@ -131,6 +131,27 @@ def test_kernel(name: str) -> None:
         ).all()
 
 
+@needs_kernel
+@pytest.mark.parametrize("name", ["dense", "clip", "residual"])
+def test_kernel_narrows(name: str) -> None:
+    """A row that can only just be met cuts off most of its box, along every input that matters."""
+    graph = network(name, 1)
+    domain, reference, n = one_box(graph, 0.05), Reference(graph), graph.input_size
+    outputs = np.array([[1.0, 0.0, -1.0]])
+    bounded = reference.crown(domain, intersect=False)
+    bound = reference.lower(domain, bounded.intervals, bounded.lines, {graph.output: outputs})
+    reach = float((np.abs(bound.rows[0]) * (domain.upper - domain.lower)).max())
+    problem = Problem(graph, domain, (make_rows([({n: 1.0, n + 2: -1.0}, float(bound.low[0]) + reach / 2)]),))
+    engine = KernelEngine(problem, 1)
+    batch = Batch(
+        domain.lower[None].copy(), domain.upper[None].copy(), np.zeros((1, engine.neurons), np.int8)
+    )
+    assert not engine.bound(batch).closed[0]
+    assert ((batch.upper[0] - batch.lower[0]) < 0.99 * (domain.upper - domain.lower)).any()
+    check_narrowed(problem, domain, batch, 0, bound.low - problem.disjuncts[0].rhs, bound.rows)
+    check_cut(problem, domain, batch, 0, False)
+
+
 def check_cut(problem: Problem, domain: Domain, batch: Batch, k: int, closed: bool) -> None:
     """No point that meets the condition lies outside what is left of its box."""
     points = sample(domain, 150, k)
