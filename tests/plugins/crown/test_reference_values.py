@@ -68,7 +68,9 @@ def values_of(problem: Problem, bounds: ValueBounds, count: int = 300) -> tuple[
 
 
 def inside(columns: Array, pieces: Pieces, k: int) -> NDArray[np.bool_]:
-    found: NDArray[np.bool_] = np.all((columns >= pieces.low[k].numpy()) & (columns <= pieces.high[k].numpy()), axis=1)
+    found: NDArray[np.bool_] = np.all(
+        (columns >= pieces.low[k].numpy()) & (columns <= pieces.high[k].numpy()), axis=1
+    )
     return found
 
 
