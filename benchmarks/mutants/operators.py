@@ -134,7 +134,7 @@ def _edits(node: ast.AST, source: str, starts: list[int]) -> Iterator[Edit]:
         yield from _compared(node, source, starts)
     elif isinstance(node, ast.BinOp):
         yield from _signs(node, source, starts)
-    elif isinstance(node, ast.Constant) and type(node.value) in (int, float):
+    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
         yield from _numbers(start, end, node.value)
     elif isinstance(node, ast.UnaryOp) and isinstance(node.op, (ast.USub, ast.Not, ast.Invert)):
         yield start, end, _text(node.operand, source, starts), "negation removed"
@@ -169,6 +169,9 @@ def _signs(node: ast.BinOp, source: str, starts: list[int]) -> Iterator[Edit]:
 
 
 def _numbers(start: int, end: int, value: float) -> Iterator[Edit]:
+    if isinstance(value, bool):
+        yield start, end, repr(not value), "constant"
+        return
     others = (value + 1, value * 2, 0) if isinstance(value, int) else (value * 2, 0.0)
     for other in dict.fromkeys(others):
         if other != value:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Literal
 
 KERNEL = "plugins/crown/_boxes.c"
+ONE_TEST = 40  # seconds; a mutant that loops for ever fails its test
 Status = Literal["killed", "survived", "timeout", "broken"]
 
 
@@ -84,7 +85,17 @@ class Scratch:
         """One test file in a process of its own; it is stopped with everything it started."""
         path = str(self.folder / "build" / "path")
         environment = dict(os.environ, PYTHONPATH=path, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
-        command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", test]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest",
+            "-x",
+            "-q",
+            "-p",
+            "no:cacheprovider",
+            f"--timeout={ONE_TEST}",
+            test,
+        ]
         process = subprocess.Popen(
             command,
             cwd=self.folder,

@@ -19,7 +19,8 @@ from verifolio.testing.operators import LAYERS, OPSETS
 
 Style = Literal["small", "chain", "deep", "constants", "residual", "conv", "smooth", "operator"]
 STYLES: tuple[Style, ...] = get_args(Style)
-TURNS: tuple[Style, ...] = (*STYLES, "constants")  # in which a campaign takes them
+# in which a campaign takes them; bounds have more special cases for chains with constants than for anything else
+TURNS: tuple[Style, ...] = (*STYLES[:4], "constants", *STYLES[4:], "constants", "constants")
 DENSE, SKIP = "dense", "skip"
 MAX_WEIGHTS = 60_000  # exact evaluation of more takes seconds
 ACTIVATIONS = ("Relu", "Clip", "Clip", "LeakyRelu", "PRelu", "Abs", "HardSigmoid", "Max", "Min")
@@ -121,7 +122,7 @@ def _width(rng: np.random.Generator, least: int, most: int) -> int:
 
 def _stack(rng: np.random.Generator, style: str, activations: tuple[str, ...]) -> tuple[Step, ...]:
     """Dense layers with activations; constants between them in every second network."""
-    depth = {"small": (1, 4), "deep": (5, 13), "smooth": (1, 4), "constants": (2, 5)}.get(style, (1, 6))
+    depth = {"small": (1, 4), "deep": (5, 13), "smooth": (1, 4), "constants": (3, 6)}.get(style, (1, 6))
     width = {"small": (2, 6), "deep": (4, 60), "smooth": (3, 24), "constants": (8, 50)}.get(style, (20, 301))
     layers, size = int(rng.integers(*depth)), _width(rng, *width)
     # few kinds of layers per network: code for special structures is only reached by networks that have them
@@ -130,7 +131,7 @@ def _stack(rng: np.random.Generator, style: str, activations: tuple[str, ...]) -
     constants = list(rng.choice(BETWEEN, int(rng.integers(1, 3))))
     between, special = float(rng.choice([0.0, 0.5, 1.0])), rng.random() < 0.5
     if style == "constants":
-        palette, between = ["Relu"] if rng.random() < 0.6 else ["Relu", "Clip"], 1.0
+        palette, between = ["Relu"] if rng.random() < 0.6 else ["Relu", "Clip"], 0.5
     steps: list[Step] = []
     for _ in range(layers):
         this = size if rng.random() < 0.6 else _width(rng, *width)
