@@ -45,7 +45,7 @@ def descend(module: GraphModule, domain: Domain, outputs: Array, inputs: Array, 
         (gradient,) = torch.autograd.grad(value, x)
         with torch.no_grad():
             x = _project(domain, x - 0.5 * 0.7**k * (high - low) * gradient.sign(), low, high)
-    return np.clip(x.detach().numpy(), domain.lower, domain.upper)
+    return np.asarray(np.clip(x.detach().numpy(), domain.lower, domain.upper))
 
 
 def _project(domain: Domain, x: Tensor, low: Tensor, high: Tensor) -> Tensor:
@@ -55,7 +55,10 @@ def _project(domain: Domain, x: Tensor, low: Tensor, high: Tensor) -> Tensor:
         return x
     centre = torch.as_tensor(ball.centre)
     distance = torch.linalg.vector_norm(x - centre, ord=ball.norm, dim=-1, keepdim=True)
-    return centre + (x - centre) * (ball.radius * (1 - 1e-9) / distance.clamp(min=1e-300)).clamp(max=1)
+    pulled: Tensor = centre + (x - centre) * (ball.radius * (1 - 1e-9) / distance.clamp(min=1e-300)).clamp(
+        max=1
+    )
+    return pulled
 
 
 def _values(module: GraphModule, points: Array) -> Array:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from verifolio.budget import Budget
 from verifolio.graph import Graph
@@ -69,12 +70,12 @@ def one_box(graph: Graph, radius: float, seed: int = 0) -> Domain:
     return boxes(np.random.default_rng(seed), graph.input_size, (radius,))[0]
 
 
-def meets(problem: Problem, points: Array) -> Array:
+def meets(problem: Problem, points: Array) -> NDArray[np.bool_]:
     """Which points satisfy some disjunct."""
     inputs, outputs, rhs = all_rows(problem)
     gaps = points @ inputs.T + values_at(problem.graph, points)[problem.graph.output] @ outputs.T - rhs
     cuts = np.cumsum([d.count for d in problem.disjuncts])[:-1]
-    return np.stack([g.max(1) <= 0 for g in np.split(gaps, cuts, 1)]).any(0)
+    return np.asarray(np.stack([g.max(1) <= 0 for g in np.split(gaps, cuts, 1)]).any(0))
 
 
 def engine_margin(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from verifolio.budget import Budget
 from verifolio.graph import Graph
@@ -66,8 +67,8 @@ def values_of(problem: Problem, bounds: ValueBounds, count: int = 300) -> tuple[
     return columns, gaps
 
 
-def inside(columns: Array, pieces: Pieces, k: int) -> Array:
-    return ((columns >= pieces.low[k].numpy()) & (columns <= pieces.high[k].numpy())).all(1)
+def inside(columns: Array, pieces: Pieces, k: int) -> NDArray[np.bool_]:
+    return np.asarray(((columns >= pieces.low[k].numpy()) & (columns <= pieces.high[k].numpy())).all(1))
 
 
 @pytest.mark.parametrize("name", NAMES)
