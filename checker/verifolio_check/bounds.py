@@ -16,7 +16,18 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio_check.integers import ROOM, Floats, Ints, Invalid, ceil_of, floor_of, largest, magnitude, scaled, within
+from verifolio_check.integers import (
+    ROOM,
+    Floats,
+    Ints,
+    Invalid,
+    ceil_of,
+    floor_of,
+    largest,
+    magnitude,
+    scaled,
+    within,
+)
 from verifolio_check.network import Network
 from verifolio_check.vnnlib import Region, Row
 
@@ -167,9 +178,13 @@ class Model:
             r = max((reach * (linear.size + linear.error) * linear.inputs).bit_length() - 60, 0)
             images.append(linear.image(self.low[p] >> r, -(-self.high[p] >> r)))
             units.append(linear.exponent + self.scale[p] - r)
-        sizes = [max(largest(a), largest(b)).bit_length() - u for (a, b), u in zip(images, units, strict=True)]
+        sizes = [
+            max(largest(a), largest(b)).bit_length() - u for (a, b), u in zip(images, units, strict=True)
+        ]
         zero = np.zeros(node.size)
-        ends: tuple[Floats, Floats] = (zero, zero) if node.low is None or node.high is None else (node.low, node.high)
+        ends: tuple[Floats, Floats] = (
+            (zero, zero) if node.low is None or node.high is None else (node.low, node.high)
+        )
         own = max(magnitude(e) for e in ends)
         scale = self.bits - max(*sizes, own, -300) - len(sizes).bit_length()
         low, high = scaled(ends[0], scale), scaled(ends[1], scale, up=True)
@@ -238,9 +253,7 @@ class Model:
         grow(least, last.exponent + self.scale[0])
         return total, last
 
-    def _relu(
-        self, z: int, state: State, at: Index, row: Rows, choice: Choice | None
-    ) -> tuple[Ints, Ints]:
+    def _relu(self, z: int, state: State, at: Index, row: Rows, choice: Choice | None) -> tuple[Ints, Ints]:
         """Multipliers d on z, and the least of a relu(z) - d z."""
         a, low, high = row.value, state.low[z][at], state.high[z][at]
         below, above = (s[at] for s in state.slopes(z))

@@ -73,7 +73,9 @@ class Reader:
     def count(self, word: str, most: int) -> int:
         text = self.expect(word)
         if not re.fullmatch(r"\d{1,9}", text) or int(text) > most:
-            raise Unreadable(f"certificate: line {self.number - 1}: expected {word} and a number up to {most}")
+            raise Unreadable(
+                f"certificate: line {self.number - 1}: expected {word} and a number up to {most}"
+            )
         return int(text)
 
     def __iter__(self) -> Iterator[str]:
@@ -92,7 +94,9 @@ def check(network: Network, hashes: tuple[str, str], prop: Property, lines: Iter
             raise Invalid(f"it is about another {word}")
     sizes = network.nodes[0].size, network.nodes[network.output].size
     if sizes != (prop.inputs, prop.outputs):
-        raise Unreadable(f"the network has {sizes} inputs and outputs, the property {prop.inputs, prop.outputs}")
+        raise Unreadable(
+            f"the network has {sizes} inputs and outputs, the property {prop.inputs, prop.outputs}"
+        )
     bits = reader.count("bits", MOST_BITS)
     for k, region in enumerate(prop.regions):
         if reader.count("region", len(prop.regions)) != k:
@@ -138,7 +142,9 @@ def claim(model: Model, reader: Reader) -> None:
         reader.advance()
         rows.append((1 if found.group(1) == "low" else -1, int(found.group(3)), found.group(4)))
     if not rows or int(number) >= len(relus):
-        raise Unreadable(f"certificate: line {reader.number}: expected an end of a neuron, got {reader.line[:60]!r}")
+        raise Unreadable(
+            f"certificate: line {reader.number}: expected an end of a neuron, got {reader.line[:60]!r}"
+        )
     z = model.network.nodes[relus[int(number)]].parent
     model.advance(z)
     if any(neuron >= model.network.nodes[z].size for _, neuron, _ in rows):

@@ -79,7 +79,9 @@ class Scale:
     def image(self, low: Ints, high: Ints) -> tuple[Ints, Ints]:
         within(max(largest(low), largest(high)) * (self.size + self.error) * self.inputs)
         a, b = low * self.weight, high * self.weight
-        return np.minimum(a, b) + self.error * np.minimum(low, 0), np.maximum(a, b) + self.error * np.maximum(high, 0)
+        return np.minimum(a, b) + self.error * np.minimum(low, 0), np.maximum(a, b) + self.error * np.maximum(
+            high, 0
+        )
 
 
 class Product:
@@ -121,13 +123,17 @@ class Product:
             first, second, error = ends
             within(max(largest(low), largest(high)) * (self.size + self.error) * self.inputs)
             slack = self.error * int(error.sum())
-            total.append(self._apply(first, np.maximum(self.weight, 0), second, np.minimum(self.weight, 0)) + slack)
+            total.append(
+                self._apply(first, np.maximum(self.weight, 0), second, np.minimum(self.weight, 0)) + slack
+            )
         return total[0], total[1]
 
     def _apply(self, a: Ints, positive: Ints, b: Ints, negative: Ints) -> Ints:
         out = []
         for g in range(self.groups):
-            sums = Matrix(positive[g]).times(self._patches(a, g)) + Matrix(negative[g]).times(self._patches(b, g))
+            sums = Matrix(positive[g]).times(self._patches(a, g)) + Matrix(negative[g]).times(
+                self._patches(b, g)
+            )
             out.append((sums.T if self.channels_first else sums).ravel())
         return np.concatenate(out)
 

@@ -294,11 +294,13 @@ def batch_norm(b: Builder, a: Attributes, given: list[Any]) -> Value:
         high.append(1 / root)
     ends = [sorted((rational(s) * x, rational(s) * y)) for s, x, y in zip(scale, low, high, strict=True)]
     moved = [
-        sorted(rational(t) - rational(m) * e for e in pair) for t, m, pair in zip(shift, mean, ends, strict=True)
+        sorted(rational(t) - rational(m) * e for e in pair)
+        for t, m, pair in zip(shift, mean, ends, strict=True)
     ]
     form = (-1,) + (1,) * (len(ref.shape) - 2)
     factor, offset = (
-        Const(*(np.array([around(pair[k])[k] for pair in part]).reshape(form) for k in (0, 1))) for part in (ends, moved)
+        Const(*(np.array([around(pair[k])[k] for pair in part]).reshape(form) for k in (0, 1)))
+        for part in (ends, moved)
     )
     return b.shift(b.scale(ref, factor), offset)
 
@@ -325,7 +327,9 @@ def windows(shape: tuple[int, ...], a: Attributes, kernel: list[int]) -> tuple[I
     flat = np.zeros((1, 1), np.int64)
     for axis, extent in zip(axes, space, strict=True):
         joined = flat[:, None, :, None] * extent + axis[None, :, None, :]
-        joined[np.broadcast_to((flat[:, None, :, None] < 0) | (axis[None, :, None, :] < 0), joined.shape)] = -1
+        joined[
+            np.broadcast_to((flat[:, None, :, None] < 0) | (axis[None, :, None, :] < 0), joined.shape)
+        ] = -1
         flat = joined.reshape(len(flat) * len(axis), -1)
     return flat, tuple(out)
 
@@ -392,7 +396,8 @@ def clip(b: Builder, a: Attributes, given: list[Any]) -> Value:
     ref = ref_of(given[0])
     named = [constant(np.array(float(a.get(n)))) if a.get(n) is not None else None for n in ("min", "max")]
     low, high = (
-        const_of(given[k + 1]) if len(given) > k + 1 and given[k + 1] is not None else named[k] for k in (0, 1)
+        const_of(given[k + 1]) if len(given) > k + 1 and given[k + 1] is not None else named[k]
+        for k in (0, 1)
     )
     if low is not None and high is not None and rational(low.exact().item()) > rational(high.exact().item()):
         raise Unreadable("network: Clip with min above max")
@@ -500,7 +505,9 @@ def pad(b: Builder, a: Attributes, given: list[Any]) -> Value:
     if a.get("mode", b"constant") != b"constant" or value != 0 or min(pads) < 0 or len(given) > 3:
         raise Unreadable("network: Pad with anything but zeros")
     ref, count = ref_of(given[0]), len(pads) // 2
-    return b.select(ref, np.pad(ref.places(), [*zip(pads[:count], pads[count:], strict=True)], constant_values=-1))
+    return b.select(
+        ref, np.pad(ref.places(), [*zip(pads[:count], pads[count:], strict=True)], constant_values=-1)
+    )
 
 
 def same(_: Builder, __: Attributes, given: list[Any]) -> Value:

@@ -23,7 +23,9 @@ from verifolio_check.bounds import ONE, ROW_BITS, Choice, Index, Model, Rows, St
 from verifolio_check.integers import Ints, Invalid, Unreadable, within
 from verifolio_check.vnnlib import Row
 
-TOKEN = re.compile(r"\*|!|\[([^\]]*)\]|\.|(?:(\d{1,8})|r(\d{1,5})\.(\d{1,8}))(?:@(-?\d{1,18})(?:p(-?\d{1,3}))?)?/|\s+")
+TOKEN = re.compile(
+    r"\*|!|\[([^\]]*)\]|\.|(?:(\d{1,8})|r(\d{1,5})\.(\d{1,8}))(?:@(-?\d{1,18})(?:p(-?\d{1,3}))?)?/|\s+"
+)
 DATA = re.compile(r"(?:a([0-9A-Za-z]*))?;?(?:b(-?\d{1,18}(?:,-?\d{1,18})*))?;?(?:m(\d{1,9}(?:,\d{1,9})*))?")
 DIGITS = {c: k for k, c in enumerate("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")}
 LEVELS = 61  # a slope is k / 61
@@ -40,10 +42,12 @@ def slopes_of(text: str) -> Ints:
 class Tree:
     """Nodes in preorder: kind, place, neuron and cut of the split, the right part, what is above, marks."""
 
-    def __init__(self, nodes: list[tuple[int, ...]], right: list[int], data: dict[int, tuple[str, str, str]]) -> None:
+    def __init__(
+        self, nodes: list[tuple[int, ...]], right: list[int], data: dict[int, tuple[str, str, str]]
+    ) -> None:
         table = np.array(nodes, np.int64).T
         self.kind, self.place, self.neuron, self.cut, self.parent, self.marks = table
-        self.right, self.data = np.array(right, np.int64), data
+        self.left, self.right, self.data = np.arange(1, len(nodes) + 1), np.array(right, np.int64), data
 
 
 def parse(lines: Iterator[str], model: Model) -> Tree:
@@ -130,7 +134,9 @@ class Walk:
         self.model, self.tree, self.disjuncts = model, tree, disjuncts
         self.unit = model.unit()
         self.rows = [(k, *model.row(row), row.strict) for k, rows in enumerate(disjuncts) for row in rows]
-        width = sum(2 * model.network.nodes[z].size for z in model.before_relu) + 2 * model.network.nodes[0].size
+        width = (
+            sum(2 * model.network.nodes[z].size for z in model.before_relu) + 2 * model.network.nodes[0].size
+        )
         self.most = max(1, min(512, STATE_NUMBERS // width))
         self.open = model.open(model.network.output)
 
@@ -166,14 +172,23 @@ class Walk:
         leaves = self.tree.kind[work.node] == LEAF
         if leaves.any():
             self.close(work.pick(leaves))
-        return self.split(work.pick(~leaves))
+        return self.split(work.pick(self.tree.kind[work.node] != LEAF))
 
     def split(self, work: Work) -> Work:
         node, count = work.node, np.arange(len(work.node))
         parts = []
         for left in (True, False):
-            part = Work((node + 1 if left else self.tree.right[node]).astype(np.intp), work.state.pick(count), work.slopes)
-            state, kind, place, neuron = part.state, self.tree.kind[node], self.tree.place[node], self.tree.neuron[node]
+            part = Work(
+                (self.tree.left if left else self.tree.right)[node].astype(np.intp),
+                work.state.pick(count),
+                work.slopes,
+            )
+            state, kind, place, neuron = (
+                part.state,
+                self.tree.kind[node],
+                self.tree.place[node],
+                self.tree.neuron[node],
+            )
             at = np.flatnonzero(kind == INPUT)
             low, high = state.lower[at, place[at]], state.upper[at, place[at]]
             cut = np.where(self.tree.cut[node[at]] == NO_CUT, (low + high) >> 1, self.tree.cut[node[at]])
@@ -194,7 +209,9 @@ class Walk:
         """Per row: its disjunct, what it exceeds its limit by on each domain, its coefficients there, strictness."""
         out = []
         for disjunct, start, limit, strict in self.rows:
-            bound, over = self.model.lower(state, at, {n: spread(r, len(at)) for n, r in start.items()}, self.unit)
+            bound, over = self.model.lower(
+                state, at, {n: spread(r, len(at)) for n, r in start.items()}, self.unit
+            )
             out.append((disjunct, bound - limit, over, strict))
         return out
 
@@ -237,8 +254,11 @@ class Walk:
         for disjunct, margin, _, strict in self.margins(work.state, plain):
             done[disjunct] |= (margin >= 0) if strict else (margin > 0)
         if not done.all():
-            bad = int(np.flatnonzero(~done.all(0))[0])
-            raise Invalid(f"the bounds do not close {self.path(int(work.node[plain[bad]]))}")
+            self.fail(work.pick(plain[~done.all(0)]))
+
+    def fail(self, work: Work) -> None:
+        """Leaves that are not closed end the check."""
+        raise Invalid(f"the bounds do not close {self.path(int(work.node[0]))}")
 
     def close_stated(self, work: Work) -> None:
         """Leaves with multipliers of their own, on one disjunct."""
@@ -254,10 +274,10 @@ class Walk:
         self._slopes(choice, work)
         start = {n: stack([s[n] for s in starts]) for n in starts[0]}
         bound, _ = self.model.lower(work.state, np.arange(len(work.node)), start, self.unit, choice)
-        for k, (limit, strict) in enumerate(limits):
-            margin = int(bound[k]) - limit
-            if margin < 0 or (margin == 0 and not strict):
-                raise Invalid(f"the bound does not close {self.path(int(work.node[k]))}")
+        margin = [int(b) - limit for b, (limit, _) in zip(bound, limits, strict=True)]
+        bad = [k for k, (_, strict) in enumerate(limits) if margin[k] < 0 or (margin[k] == 0 and not strict)]
+        if bad:
+            self.fail(work.pick(np.array(bad)))
 
     def _slopes(self, choice: Choice, work: Work) -> None:
         """Inherited slopes of the open neurons; those of rows without any are the default ones."""

@@ -100,7 +100,7 @@ def narrow(low: Bounds, high: Bounds, rows: list[Row]) -> tuple[Bounds, Bounds, 
         if row.outputs or len(row.inputs) != 1:
             left.append(row)
             continue
-        (i, c), = row.inputs
+        ((i, c),) = row.inputs
         if i >= len(low):
             raise Unreadable(f"property: X_{i} is used but not declared")
         value, held = row.limit / c, (high if c > 0 else low)
@@ -161,7 +161,9 @@ def disjunction(form: Tree) -> list[list[Row]]:
         return cases
     if head in ("<=", ">=", "<", ">") and len(rest) == 2:
         left, right = (affine(part) for part in rest)
-        return [[row(left, right, head in ("<", ">")) if head in ("<=", "<") else row(right, left, head == ">")]]
+        return [
+            [row(left, right, head in ("<", ">")) if head in ("<=", "<") else row(right, left, head == ">")]
+        ]
     raise Unreadable(f"property: expected or, and, <=, >=, < or > with two sides, got {str(head)[:40]}")
 
 

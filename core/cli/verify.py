@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import tempfile
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,6 +36,9 @@ if TYPE_CHECKING:
 Files = Annotated[
     list[str], typer.Argument(metavar="NETWORK... PROPERTY", help="ONNX files, then a VNN-LIB file.")
 ]
+Certificate = Annotated[
+    str, typer.Option(help="Write what proves unsat here, for `verifolio check`; one verifier searches then.")
+]
 Counterexample = Annotated[str, typer.Option(help="Write the counterexample here (VNN-COMP format).")]
 
 
@@ -47,6 +53,7 @@ def verify(
     seed: Seed = 0,
     as_json: AsJson = False,
     counterexample: Counterexample = "",
+    certificate: Certificate = "",
     store: StoreFile = "",
     executor: ExecutorName = "process",
     address: Address = "",
@@ -58,13 +65,50 @@ def verify(
     why it is undecided.
     """
     place = at(executor, address)
-    with open_oracle(
-        verifier, portfolio, option, timeout, memory, cores, seed, store, place, device, alarm=False
-    ) as oracle:
-        query = load_query(files)
-        oracle.executor.warm(wait=True)  # not the query's time
-        answer = oracle.ask(query)
+    with tempfile.TemporaryDirectory(prefix="verifolio-") as folder:
+        if certificate:
+            verifier, option = tracing(files, verifier, portfolio, option, store, folder)
+        with open_oracle(
+            verifier, portfolio, option, timeout, memory, cores, seed, store, place, device, alarm=False
+        ) as oracle:
+            query = load_query(files)
+            oracle.executor.warm(wait=True)  # not the query's time
+            answer = oracle.ask(query)
+        if certificate:
+            answer = certified(files, answer, Path(folder), Path(certificate))
     finish(query, answer, as_json, counterexample)
+
+
+def tracing(
+    files: list[str], verifier: str, portfolio: str, option: list[str] | None, store: str, folder: str
+) -> tuple[str, list[str]]:
+    """The verifier and its options that leave a trace; refuses at once where no certificate can be written."""
+    from verifolio.certificates.writer import obstacle
+    from verifolio.errors import InputError
+    from verifolio.registry import installed
+
+    able = [name for name, cls in installed().verifiers.usable().items() if cls.leaves_trace]
+    if verifier not in ("", *able) or portfolio or store:
+        raise InputError(
+            "--certificate", f"verifier {' or '.join(able)}, no portfolio and no store", "another choice"
+        )
+    why = "several networks" if len(files) != 2 else obstacle(Path(files[0]), Path(files[1]))
+    if why is not None:
+        raise InputError("--certificate", "a query that the checker reads", why, "leave --certificate out")
+    return verifier or able[0], [*(option or []), f"trace={folder}"]
+
+
+def certified(files: list[str], answer: Answer, folder: Path, target: Path) -> Answer:
+    """The answer; what proves it is in a file, or it says why not."""
+    from verifolio.answer import Verdict
+    from verifolio.certificates.writer import write
+
+    if answer.verdict is not Verdict.UNSAT:
+        return answer
+    began = time.monotonic()
+    said = write(Path(files[0]), Path(files[1]), folder, target, answer.seconds)
+    took = round(time.monotonic() - began, 3)
+    return replace(answer, stats={**answer.stats, "certificate": said, "certificate_seconds": took})
 
 
 def load_query(files: list[str]) -> Query:
@@ -125,6 +169,7 @@ def lines(answer: Answer) -> list[str]:
     shown += [f"flags: {', '.join(sorted(answer.flags))}"] if answer.flags else []
     if answer.witness is not None:
         shown.append(f"margins: {', '.join(f'{m:.6g}' for m in answer.witness.margins)}")
+    shown += [f"certificate: {answer.stats['certificate']}"] if "certificate" in answer.stats else []
     for attempt in answer.attempts if len(answer.attempts) > 1 else ():
         why = f" ({attempt.reason})" if attempt.reason else ""
         shown.append(f"  {attempt.verifier}: {attempt.verdict.value} in {attempt.seconds:.3f} s{why}")

@@ -73,6 +73,7 @@ class Crown(Searcher):
     """Bounds, then branch and bound on inputs or on phases; smooth functions are bounded, not branched on."""
 
     name = "crown"
+    leaves_trace = True
     Options: ClassVar[type] = CrownOptions
     options: CrownOptions
 
