@@ -68,6 +68,7 @@ class Scale:
     """outputs[k] = weight[k] inputs[k]."""
 
     def __init__(self, low: Floats, high: Floats) -> None:
+        self.low, self.high = low, high
         self.weight, self.exponent, self.error = quantised(low, high)
         self.inputs = self.outputs = len(low)
         self.size = largest(self.weight)
@@ -94,6 +95,7 @@ class Product:
     def __init__(
         self, low: Floats, high: Floats, inputs: int, index: Ints | None = None, channels_first: bool = False
     ) -> None:
+        self.low, self.high = low, high
         weight, self.exponent, self.error = quantised(low, high)
         self.groups, self.entries, self.channels = weight.shape
         self.inputs, self.index, self.channels_first = inputs, index, channels_first
@@ -131,13 +133,14 @@ class Product:
     def _apply(self, a: Ints, positive: Ints, b: Ints, negative: Ints) -> Ints:
         out = []
         for g in range(self.groups):
-            sums = Matrix(positive[g]).times(self._patches(a, g)) + Matrix(negative[g]).times(
-                self._patches(b, g)
+            sums = Matrix(positive[g]).times(self.patches_of(a, g)) + Matrix(negative[g]).times(
+                self.patches_of(b, g)
             )
             out.append((sums.T if self.channels_first else sums).ravel())
         return np.concatenate(out)
 
-    def _patches(self, value: Ints, group: int) -> Ints:
+    def patches_of(self, value: Ints, group: int) -> Ints:
+        """The patches of one group (patches, entries)."""
         if self.index is None:
             return value.reshape(self.patches, self.entries)
         return np.asarray(np.append(value, 0)[self.index[group]])

@@ -13,6 +13,7 @@ is cut at 0. "*" narrows the intervals of the neurons by the default rule, "!" n
 from __future__ import annotations
 
 import re
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -23,13 +24,14 @@ from verifolio_check.bounds import ONE, ROW_BITS, Choice, Index, Model, Rows, St
 from verifolio_check.integers import Ints, Invalid, Unreadable, within
 from verifolio_check.vnnlib import Row
 
-TOKEN = re.compile(
-    r"\*|!|\[([^\]]*)\]|\.|(?:(\d{1,8})|r(\d{1,5})\.(\d{1,8}))(?:@(-?\d{1,18})(?:p(-?\d{1,3}))?)?/|\s+"
+NODE = re.compile(
+    r"(\*?)(!?)(?:\[([^\]]*)\])?"
+    r"(?:\.|(?:(\d{1,8})|r(\d{1,5})\.(\d{1,8}))(?:@(-?\d{1,18})(?:p(-?\d{1,3}))?)?/)"
 )
 DATA = re.compile(r"(?:a([0-9A-Za-z]*))?;?(?:b(-?\d{1,18}(?:,-?\d{1,18})*))?;?(?:m(\d{1,9}(?:,\d{1,9})*))?")
 DIGITS = {c: k for k, c in enumerate("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")}
 LEVELS = 61  # a slope is k / 61
-MOST_NODES, DEEPEST = 1 << 25, 4096
+MOST_NODES, MOST_DATA, DEEPEST = 1 << 24, 1 << 20, 4096
 NO_CUT = -(1 << 62)
 LEAF, INPUT, NEURON = 0, 1, 2
 STATE_NUMBERS = 1 << 20  # numbers in the intervals of the domains at work together
@@ -40,60 +42,54 @@ def slopes_of(text: str) -> Ints:
 
 
 class Tree:
-    """Nodes in preorder: kind, place, neuron and cut of the split, the right part, what is above, marks."""
+    """Nodes in preorder: kind, place, neuron and cut of the split, the parts, what is above, marks."""
 
-    def __init__(
-        self, nodes: list[tuple[int, ...]], right: list[int], data: dict[int, tuple[str, str, str]]
-    ) -> None:
-        table = np.array(nodes, np.int64).T
-        self.kind, self.place, self.neuron, self.cut, self.parent, self.marks = table
-        self.left, self.right, self.data = np.arange(1, len(nodes) + 1), np.array(right, np.int64), data
+    def __init__(self, table: Ints, right: Ints, data: dict[int, tuple[str, str, str]]) -> None:
+        self.kind, self.place, self.neuron, self.cut, self.parent, self.marks = table.T
+        self.left, self.right, self.data = np.arange(1, len(right) + 1), right, data
 
 
 def parse(lines: Iterator[str], model: Model) -> Tree:
     """The tree that begins with the next line and ends with one."""
-    waiting, marks, stated = [-1], 0, None
-    nodes: list[tuple[int, ...]] = []
-    right: list[int] = []
+    waiting, count, right = [-1], 0, array("q")
     data: dict[int, tuple[str, str, str]] = {}
+    tables: list[Ints] = []
     while waiting:
-        line = next(lines, None)
-        if line is None:
-            raise Unreadable("certificate: a tree ends too early")
-        end = 0
-        for token in TOKEN.finditer(line):
-            if token.start() != end or not waiting:
-                break
+        line, end = next(lines, ""), 0
+        rows: list[tuple[int, ...]] = []
+        while waiting and (token := NODE.match(line, end)):
             end = token.end()
-            text = token.group()
-            if text in ("*", "!"):
-                marks |= 1 if text == "*" else 2
-            elif text[0] == "[":
-                stated = DATA.fullmatch(token.group(1))
-                if stated is None:
-                    raise Unreadable(f"certificate: expected data of a node, got {text[:40]}")
-            elif not text.isspace():
-                above, here = waiting.pop(), len(nodes)
-                if above >= 0 and above != here - 1:
-                    right[above] = here
-                if stated is not None:
-                    data[here] = tuple(part or "" for part in stated.groups())  # type: ignore[assignment]
-                split = split_of(token, model)
-                nodes.append((*split, above, marks))
-                right.append(-1)
-                if split[0] != LEAF:
-                    waiting += [here, here]
-                if here >= MOST_NODES or len(waiting) > DEEPEST:
-                    raise Unreadable("certificate: a tree too large or too deep")
-                marks, stated = 0, None
-        if end != len(line):
-            raise Unreadable(f"certificate: expected a node of a tree, got {line[end : end + 40]}")
-    return Tree(nodes, right, data)
+            above = waiting.pop()
+            if above >= 0 and above != count - 1:
+                right[above] = count
+            if token.group(3) is not None:
+                data[count] = data_of(token.group(3))
+            split = split_of(token, model)
+            rows.append((*split, above, bool(token.group(1)) + 2 * bool(token.group(2))))
+            right.append(-1)
+            if split[0] != LEAF:
+                waiting += [count, count]
+            count += 1
+            if count > MOST_NODES or len(waiting) > DEEPEST or len(data) > MOST_DATA:
+                raise Unreadable("certificate: a tree too large or too deep")
+        if end != len(line) or not rows:
+            raise Unreadable(f"certificate: expected a node of a tree, got {line[end : end + 40]!r}")
+        tables.append(np.array(rows, np.int64))
+    return Tree(np.concatenate(tables), np.array(right, np.int64), data)
+
+
+def data_of(text: str) -> tuple[str, str, str]:
+    """Slopes, multipliers of splits and weights of rows, as they are written."""
+    found = DATA.fullmatch(text)
+    if found is None:
+        raise Unreadable(f"certificate: expected data of a node, got {text[:40]!r}")
+    slopes, moves, weights = found.groups("")
+    return slopes, moves, weights
 
 
 def split_of(token: re.Match[str], model: Model) -> tuple[int, int, int, int]:
     """Kind, place, neuron and cut, in the unit of what is split."""
-    _, dimension, relu, which, cut, power = token.groups()
+    dimension, relu, which, cut, power = token.group(4, 5, 6, 7, 8)
     network = model.network
     if dimension is not None:
         kind, place, neuron = INPUT, int(dimension), 0
