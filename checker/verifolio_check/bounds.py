@@ -5,8 +5,8 @@ multipliers d on the inputs z of the ReLUs are, a row over their outputs is
 
     a . relu(z) = (a . relu(z) - d . z) + d . z,    d . z = (d W) . h + d . b,    and so on back to the inputs x
 
-Each (a relu(z) - d z) is piecewise linear in z: over [l, u] it is least at l, at u or at 0. A coefficient that is known
-to lie in [c, c + w] is replaced by c at the price of w max(0, -l), which is nothing where h >= 0.
+Each (a relu(z) - d z) is piecewise linear in z: over [l, u] it is least at l, at u or at 0. A coefficient that is
+known to lie in [c, c + w] is replaced by c at the price of w max(0, -l), which is nothing where h >= 0.
 """
 
 from __future__ import annotations

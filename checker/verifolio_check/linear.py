@@ -88,8 +88,8 @@ class Scale:
 class Product:
     """Patches of the inputs, each multiplied with a matrix: dense maps, and convolutions.
 
-    `index` (groups, patches, entries) says which inputs make a patch (-1: zero), None: the inputs in order. Weights are
-    (groups, entries, channels). The outputs are in the order (groups, channels, patches), or (patches, channels).
+    `index` (groups, patches, entries) says which inputs make a patch (-1: zero), None: the inputs in order. Weights
+    are (groups, entries, channels). The outputs are in the order (groups, channels, patches), or (patches, channels).
     """
 
     def __init__(

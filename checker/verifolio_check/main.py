@@ -1,4 +1,4 @@
-"""`verifolio-check NETWORK PROPERTY FILE`: checks a certificate or a counterexample; prints `valid`, or what is wrong."""
+"""`verifolio-check NETWORK PROPERTY FILE`: checks a certificate or a counterexample, prints `valid` or why not."""
 
 from __future__ import annotations
 

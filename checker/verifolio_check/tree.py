@@ -7,7 +7,8 @@ A tree is a string of nodes in preorder, left part first:
     cut    = M ["p" E], the number M 2^-E
 
 The left part has values up to the cut, the right part from the cut on; without a cut, an input is halved and a neuron
-is cut at 0. "*" narrows the intervals of the neurons by the default rule, "!" narrows the box to where the rows can hold.
+is cut at 0. "*" narrows the intervals of the neurons by the default rule, "!" narrows the box to where the rows can
+hold.
 """
 
 from __future__ import annotations
@@ -258,6 +259,14 @@ class Walk:
 
     def close_stated(self, work: Work) -> None:
         """Leaves with multipliers of their own, on one disjunct."""
+        bound, limits = self.bound_stated(work)
+        margin = [int(b) - limit for b, (limit, _) in zip(bound, limits, strict=True)]
+        bad = [k for k, (_, strict) in enumerate(limits) if margin[k] < 0 or (margin[k] == 0 and not strict)]
+        if bad:
+            self.fail(work.pick(np.array(bad)))
+
+    def bound_stated(self, work: Work) -> tuple[Ints, list[tuple[int, bool]]]:
+        """The bounds of the leaves' combined rows, and what they have to exceed (or reach, where strict)."""
         if len(self.disjuncts) != 1:
             raise Unreadable("certificate: multipliers of a leaf in a tree of several disjuncts")
         choice, starts, limits = Choice(), [], []
@@ -270,10 +279,7 @@ class Walk:
         self._slopes(choice, work)
         start = {n: stack([s[n] for s in starts]) for n in starts[0]}
         bound, _ = self.model.lower(work.state, np.arange(len(work.node)), start, self.unit, choice)
-        margin = [int(b) - limit for b, (limit, _) in zip(bound, limits, strict=True)]
-        bad = [k for k, (_, strict) in enumerate(limits) if margin[k] < 0 or (margin[k] == 0 and not strict)]
-        if bad:
-            self.fail(work.pick(np.array(bad)))
+        return bound, limits
 
     def _slopes(self, choice: Choice, work: Work) -> None:
         """Inherited slopes of the open neurons; those of rows without any are the default ones."""

@@ -44,7 +44,9 @@ def point(text: str, inputs: int) -> list[Fraction]:
 
 
 def holds(row: Row, x: Sequence[Fraction], y: Sequence[Fraction]) -> bool:
-    total = sum((c * x[i] for i, c in row.inputs), Fraction(0)) + sum((c * y[i] for i, c in row.outputs), Fraction(0))
+    total = sum((c * x[i] for i, c in row.inputs), Fraction(0)) + sum(
+        (c * y[i] for i, c in row.outputs), Fraction(0)
+    )
     return total < row.limit or (total == row.limit and not row.strict)
 
 

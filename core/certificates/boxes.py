@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+
 from verifolio_check.bounds import Model
 from verifolio_check.tree import INPUT, LEAF, NO_CUT, Tree, Walk, Work
 from verifolio_check.vnnlib import Row

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import gzip
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+
+from verifolio.certificates.boxes import BoxTree, BoxWalk, CannotWrite
+from verifolio.certificates.phases import PhaseTree, PhaseWalk, Watching, grow_tree, state_leaves
 from verifolio_check import network as networks
 from verifolio_check import vnnlib as properties
-from verifolio_check.bounds import Model
 from verifolio_check.certificate import FIRST, hash_of
 from verifolio_check.integers import Invalid, Unreadable
 from verifolio_check.main import text_of
-from verifolio_check.vnnlib import Region
-
-from verifolio.certificates.boxes import BoxTree, BoxWalk, CannotWrite
+from verifolio_check.vnnlib import Region, Row
 
 BITS = (
     26  # of the values of a node; with the coefficients' 22 bits and sums of many terms that stays below 62
@@ -63,7 +64,7 @@ def certificate(network: Path, prop: Path, folder: Path) -> Iterator[str]:
     yield f"bits {BITS}"
     for k, region in enumerate(wanted.regions):
         yield f"region {k}"
-        yield from region_lines(Model(net, region, BITS), region, trace_of(region, traces))
+        yield from region_lines(Watching(net, region, BITS), region, trace_of(region, traces))
     yield "end"
 
 
@@ -82,8 +83,9 @@ def _next(exact: Any, rounded: float) -> bool:
     return bool(abs(float(exact) - rounded) <= 4 * np.spacing(abs(rounded)))
 
 
-def region_lines(model: Model, region: Region, trace: dict[str, Any]) -> Iterator[str]:
+def region_lines(model: Watching, region: Region, trace: dict[str, Any]) -> Iterator[str]:
     """Claims and trees of one region."""
+    model.seen = {}
     for k, n in enumerate(model.relus):
         z = model.network.nodes[n].parent
         model.advance(z)
@@ -92,10 +94,64 @@ def region_lines(model: Model, region: Region, trace: dict[str, Any]) -> Iterato
         model.keep(state, z)
         yield f"bounds {k}"
     model.advance(len(model.network.nodes) - 1)
-    tree = BoxTree(trace, model.scale[0])
-    BoxWalk(model, tree, region.disjuncts).run()
-    yield "tree " + " ".join(str(d) for d in range(len(region.disjuncts)))
-    yield from tree_lines(tree.text(model.scale[0]))
+    if "dimension" in trace:
+        tree = BoxTree(trace, model.scale[0])
+        BoxWalk(model, tree, region.disjuncts).run()
+        yield "tree " + " ".join(str(d) for d in range(len(region.disjuncts)))
+        yield from tree_lines(tree.text(model.scale[0]))
+        return
+    for d, rows in enumerate(region.disjuncts):
+        yield f"tree {d}"
+        yield from tree_lines(phase_nodes(model, rows, trace))
+
+
+def phase_nodes(model: Watching, rows: tuple[Row, ...], trace: dict[str, Any]) -> list[str]:
+    """The tree of one disjunct from a search on neurons."""
+    sizes = [model.network.nodes[n].size for n in model.relus]
+    if sizes != trace["sizes"].tolist():
+        raise CannotWrite("the checker sees other ReLUs than the search")
+    number, order = match(rows, trace)
+    mine = np.zeros(0, bool)
+    if "disjunct" in trace and number in trace["open"]:
+        mine = trace["disjunct"] == trace["open"].tolist().index(number)
+    held = {name: trace[name][mine] for name in ("phase", "alpha", "beta", "mix") if mine.any()}
+    numbers = {model.network.nodes[n].parent: k for k, n in enumerate(model.relus)}
+    if not held:
+        tree = PhaseTree()
+        tree.add(-1, False)
+        walk = PhaseWalk(model, tree, [rows])
+    else:
+        tree, leaves = grow_tree(held["phase"], trace["origin"], model)
+        walk = PhaseWalk(model, tree, [rows])
+        weights = np.zeros((len(held["mix"]), len(rows)))
+        for k in range(held["mix"].shape[1]):  # disjuncts of fewer rows repeat their first one
+            place = order.index(k) if k in order else order.index(0)
+            weights[:, place] += np.maximum(held["mix"][:, k], 0)
+        state_leaves(model, leaves, walk, {**held, "origin": trace["origin"]}, weights)
+    walk.run()
+    return tree.text(numbers)
+
+
+def match(rows: tuple[Row, ...], trace: dict[str, Any]) -> tuple[int, list[int]]:
+    """Which of the search's disjuncts has these rows, and the number there of each of them."""
+    starts = np.cumsum([0, *trace["counts"]])
+    for d, (first, last) in enumerate(pairwise(starts)):
+        theirs = np.concatenate([trace["rows_x"], trace["rows_y"], trace["rhs"][:, None]], 1)[first:last]
+        order = [k for r in rows for k in [_position(r, theirs, trace["rows_x"].shape[1])] if k is not None]
+        if len(order) == len(rows) == last - first:
+            return d, order
+    raise CannotWrite("the search saw other disjuncts than the checker")
+
+
+def _position(row: Row, theirs: Any, inputs: int) -> int | None:
+    dense = np.zeros(theirs.shape[1])
+    for i, c in row.inputs:
+        dense[i] = float(c)
+    for i, c in row.outputs:
+        dense[inputs + i] = float(c)
+    dense[-1] = float(row.limit)
+    close = np.isclose(theirs, dense, rtol=1e-12, atol=1e-300).all(1)
+    return int(close.argmax()) if close.any() else None
 
 
 def tree_lines(nodes: list[str]) -> Iterator[str]:

@@ -18,6 +18,7 @@ from verifolio.plugins.crown.points import Points
 from verifolio.plugins.crown.root import Root, open_goals, plant
 from verifolio.plugins.crown.search import ROOT_ITERATIONS, Search
 from verifolio.plugins.crown.sweep import Effort, sweep
+from verifolio.plugins.crown.trace import phase_arrays, save_trace
 from verifolio.problem import Problem
 from verifolio.verifier import Context
 
@@ -93,6 +94,9 @@ class NeuronSplit:
 
     def _certified(self, outcome: Outcome, ledger: Ledger, depth: Depth) -> Outcome:
         """The same outcome; what proves it is in a file, if that was wanted."""
+        if self.options.trace and outcome.verdict is Verdict.UNSAT:
+            plain = self.trunk.halved.graph is self.problem.graph
+            save_trace(self.options.trace, self.problem, phase_arrays(self.problem, self.root, ledger, plain))
         if not self.options.certificate or outcome.verdict is not Verdict.UNSAT:
             return outcome
         path = Path(self.options.certificate)

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
-from verifolio.problem import Problem
+from verifolio.problem import Problem, dense_rows
+
+if TYPE_CHECKING:
+    from verifolio.plugins.crown.certificate import Ledger
+    from verifolio.plugins.crown.root import Root
 
 Array = NDArray[np.float64]
 Ids = NDArray[np.int64]
@@ -44,6 +49,25 @@ def short(middle: Array, width: Array) -> Array:
     """The middle of intervals, moved by less than a sixteenth of the width to numbers of few bits."""
     exponent = np.frexp(width)[1] - 4
     return np.asarray(np.ldexp(np.rint(np.ldexp(middle, -exponent)), exponent))
+
+
+def phase_arrays(problem: Problem, root: Root, ledger: Ledger, plain: bool) -> dict[str, Any]:
+    """The closed subproblems of a search on neurons, in terms of the problem's disjuncts and the graph's neurons."""
+    n, m = problem.graph.input_size, problem.graph.output_size
+    parts = [dense_rows(rows, n, m) for rows in problem.disjuncts]
+    counts = np.array([len(p[2]) for p in parts])
+    arrays: dict[str, Any] = {"counts": counts, "open": root.disjuncts.cpu().numpy()}
+    arrays |= {
+        name: np.concatenate([p[k] for p in parts]) for k, name in enumerate(("rows_x", "rows_y", "rhs"))
+    }
+    if not plain or ledger.full():
+        why = "it outgrew its memory" if plain else "pairs of opposite neurons were made one"
+        return {"missing": np.array(f"the search on neurons left no trace: {why}")}
+    if root.origin is not None:
+        arrays["origin"] = root.origin
+    sizes = [problem.graph.nodes[i].op.size for i in problem.graph.relus]
+    held = {name: torch.cat(p).numpy() for name, p in ledger.parts.items() if p}
+    return {**arrays, **held, "sizes": np.array(sizes)}
 
 
 def save_trace(folder: str, problem: Problem, arrays: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ Layer = tuple[NDArray[np.float32], NDArray[np.float32]]
 def random_layers(rng: np.random.Generator, sizes: Sequence[int], kind: str = "plain") -> list[Layer]:
     """Weights (inputs, outputs) and biases; `wide`: of magnitudes from 1e-30 to 1e6; `cancelling`: nearly equal."""
     layers = []
-    for a, b in zip(sizes, sizes[1:], strict=False):
+    for a, b in pairwise(sizes):
         weight, bias = rng.normal(size=(a, b)) / np.sqrt(a), rng.normal(size=b) / 3
         if kind == "wide":
             weight *= 10.0 ** rng.choice([-30, -8, -2, 0, 0, 0, 3, 6], size=weight.shape)
@@ -46,7 +47,12 @@ def save(path: Path, layers: list[Layer], gemm: bool = True) -> Path:
 
 
 def save_nodes(
-    path: Path, nodes: list[Any], constants: list[Any], shape: tuple[int, ...], output: str, out: tuple[int, ...]
+    path: Path,
+    nodes: list[Any],
+    constants: list[Any],
+    shape: tuple[int, ...],
+    output: str,
+    out: tuple[int, ...],
 ) -> Path:
     graph = helper.make_graph(
         nodes,
@@ -65,7 +71,8 @@ def exact(layers: list[Layer], x: Sequence[Fraction]) -> list[Fraction]:
     for k, (weight, bias) in enumerate(layers):
         rows = [[Fraction(float(w)) for w in row] for row in weight]
         value = [
-            sum((v * rows[i][j] for i, v in enumerate(value)), Fraction(float(bias[j]))) for j in range(len(bias))
+            sum((v * rows[i][j] for i, v in enumerate(value)), Fraction(float(bias[j])))
+            for j in range(len(bias))
         ]
         if k + 1 < len(layers):
             value = [max(v, Fraction(0)) for v in value]

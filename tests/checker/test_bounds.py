@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 from verifolio_check import network, vnnlib
 from verifolio_check.bounds import Choice, Model
 from verifolio_check.integers import EXACT, Invalid, Matrix, around, scaled
@@ -34,9 +35,10 @@ def models(tmp_path: Path, seed: int, kind: str) -> tuple[list, Model, vnnlib.Re
 
 def points(region: vnnlib.Region, rng: np.random.Generator, count: int = 12) -> list[list[Fraction]]:
     """Corners, and points between them."""
-    out = []
+    out, size = [], len(region.lower)
     for k in range(count):
-        part = [Fraction(int(v), 8) for v in (rng.integers(0, 2, len(region.lower)) * 8 if k % 2 else rng.integers(0, 9, len(region.lower)))]
+        eighths = rng.integers(0, 2, size) * 8 if k % 2 else rng.integers(0, 9, size)
+        part = [Fraction(int(v), 8) for v in eighths]
         out.append([a + t * (b - a) for a, b, t in zip(region.lower, region.upper, part, strict=True)])
     return out
 

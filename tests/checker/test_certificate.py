@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from verifolio_check.main import INVALID, UNREADABLE, VALID, run
 
 from verifolio.certificates.writer import write
+from verifolio_check.main import INVALID, UNREADABLE, VALID, run
 
 from .networks import Layer, exact, property_text, random_layers, save
 
@@ -207,7 +207,9 @@ def test_hostile_files_are_unreadable(case: Case, damage: str) -> None:
 
 def test_counterexamples_are_checked_exactly(case: Case) -> None:
     prop, target = case.claim(case.least + Fraction(1, 10**30)), case.folder / "x.txt"
-    target.write_text("(" + "\n".join(f"(X_{i} {decimal(v)})" for i, v in enumerate(case.planted)) + "\n(Y_0 0.0))")
+    target.write_text(
+        "(" + "\n".join(f"(X_{i} {decimal(v)})" for i, v in enumerate(case.planted)) + "\n(Y_0 0.0))"
+    )
     assert run(case.network, prop, target) == (VALID, "valid")
     case.claim(case.least - Fraction(1, 10**30))
     assert run(case.network, prop, target)[0] == INVALID
