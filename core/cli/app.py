@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import typer
 
-EPILOG = "Exit codes: 0 decided or done, 2 bad input, 3 undecided, 4 soundness alarm, 5 not valid, 1 bug, 130 stopped."
+EPILOG = "Exit codes: 0 decided, 2 bad input, 3 undecided, 4 soundness alarm, 5 not valid, 1 bug, 130 interrupted."
 
 
 def build_app(arguments: list[str] | None = None) -> typer.Typer:
