@@ -55,7 +55,7 @@ class Select:
         if self.distinct:
             total[:, self.index] = d
         else:
-            np.add.at(total, (slice(None), self.index), d)
+            np.add.at(total.T, self.index, d.T)
         return total[:, : self.inputs] * self.sign
 
     def image(self, low: Ints, high: Ints) -> tuple[Ints, Ints]:

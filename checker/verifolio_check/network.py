@@ -356,8 +356,11 @@ def convolution(low: Floats, high: Floats, inputs: int, patches: Ints, groups: i
         raise Unreadable("network: a convolution too large")
     first = (np.arange(groups * each) * area).reshape(groups, 1, each, 1)
     index = np.where(patches[None, :, None, :] >= 0, patches[None, :, None, :] + first, -1)
-    ends = (e.reshape(groups, low.shape[0] // groups, -1).transpose(0, 2, 1) for e in (low, high))
-    return Product(*ends, inputs, index.reshape(groups, len(patches), -1), channels_first=True)
+    first_end, last_end = (
+        e.reshape(groups, low.shape[0] // groups, -1).transpose(0, 2, 1) for e in (low, high)
+    )
+    places = index.reshape(groups, len(patches), -1)
+    return Product(first_end, last_end, inputs, places, channels_first=True)
 
 
 def average_pool(b: Builder, a: Attributes, given: list[Any]) -> Value:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifolio_check.bounds import ONE, ROW_BITS, Choice, Index, Model, Rows, State, floor_shift
-from verifolio_check.integers import Ints, Invalid, Unreadable, within
+from verifolio_check.integers import Ints, Invalid, Unreadable, largest, within
 from verifolio_check.vnnlib import Row
 
 NODE = re.compile(
@@ -322,6 +322,8 @@ class Walk:
             limit += weight * bound
             strict |= edge and weight > 0
         within(abs(limit))
+        for n, r in total.items():  # back to as many bits as rows have
+            total[n] = r.coarser(np.array([max(largest(r.value).bit_length() - ROW_BITS, 0)]))
         return total, (limit, strict)
 
     def steps(self, node: int) -> list[tuple[int, bool]]:

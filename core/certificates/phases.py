@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 from verifolio.certificates.boxes import CannotWrite
 from verifolio_check.bounds import ROW_BITS, Choice, Index, Model, Rows, State
 from verifolio_check.integers import Ints
-from verifolio_check.tree import LEAF, LEVELS, NEURON, Tree, Walk, Work
+from verifolio_check.tree import INPUT, LEAF, LEVELS, NEURON, NO_CUT, Tree, Walk, Work
 from verifolio_check.vnnlib import Row
 
 SYMBOLS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 WEIGHT = 1 << 12  # what the weights of several rows add up to
-MOST_REFINED = 200_000
+FEW_INPUTS = 16  # with so few, what a leaf lacks is won by halving inputs
+SMALL = 10_000  # values of a network whose neurons are bounded anew where a leaf is split
+MOST_REFINED = 20_000  # beyond the search's own; more means that its bounds were of another kind
 Phases = NDArray[np.int8]
 
 
@@ -54,9 +56,9 @@ class PhaseTree(Tree):
             (self.right if right else self.left)[above] = here
         return here
 
-    def split(self, node: int, z: int, neuron: int) -> tuple[int, int]:
-        """Both parts of a leaf: inactive, active."""
-        self.kind[node], self.place[node], self.neuron[node] = NEURON, z, neuron
+    def split(self, node: int, kind: int, place: int, neuron: int, cut: int = 0) -> tuple[int, int]:
+        """Both parts of a leaf: smaller values, larger values."""
+        self.kind[node], self.place[node], self.neuron[node], self.cut[node] = kind, place, neuron, cut
         return self.add(node, False), self.add(node, True)
 
     def text(self, numbers: dict[int, int]) -> list[str]:
@@ -64,11 +66,15 @@ class PhaseTree(Tree):
         out, stack = [], [0]
         while stack:
             n = stack.pop()
+            star = "*" if self.marks[n] else ""
             if self.kind[n] == LEAF:
                 parts = [k + v for k, v in zip("abm", self.data.get(n, ("", "", "")), strict=True) if v]
-                out.append((f"[{';'.join(parts)}]" if parts else "") + ".")
+                out.append(star + (f"[{';'.join(parts)}]" if parts else "") + ".")
                 continue
-            out.append(f"r{numbers[int(self.place[n])]}.{self.neuron[n]}/")
+            if self.kind[n] == INPUT:
+                out.append(f"{star}{self.place[n]}/")
+            else:
+                out.append(f"{star}r{numbers[int(self.place[n])]}.{self.neuron[n]}/")
             stack += [int(self.right[n]), int(self.left[n])]
         return out
 
@@ -78,17 +84,23 @@ class PhaseWalk(Walk):
 
     tree: PhaseTree
     model: Watching
+    refined = 0
 
     def fail(self, work: Work) -> None:
         for k, node in enumerate(int(n) for n in work.node):
-            one = work.pick(np.array([k]))
-            z, neuron = self._loosest(one)
             slopes, moves, weights = self.tree.data.pop(node, ("", "", ""))
-            for part in self.tree.split(node, z, neuron):
-                steps = sum(self.tree.kind[n] == NEURON for n, _ in self.steps(part))
-                old = moves.split(",") if moves else ["0"] * (steps - 1)
-                self.tree.data[part] = (slopes, ",".join([*old, "0"]), weights)
-        if self.tree.count > MOST_REFINED:
+            width = work.state.upper[k] - work.state.lower[k]
+            if len(width) <= FEW_INPUTS and width.max() > 1:
+                parts = self.tree.split(node, INPUT, int(width.argmax()), 0, NO_CUT)
+            else:
+                parts = self.tree.split(node, NEURON, *self._loosest(work.pick(np.array([k]))))
+                steps = sum(self.tree.kind[n] == NEURON for n, _ in self.steps(parts[0]))
+                moves = ",".join([*(moves.split(",") if moves else ["0"] * (steps - 1)), "0"])
+            for part in parts:
+                self.tree.marks[part] = sum(len(e) for e in self.model.low) < SMALL
+                self.tree.data[part] = (slopes, moves, weights)
+        self.refined += len(work.node)
+        if self.refined > MOST_REFINED:
             raise CannotWrite("the checker's bounds would need far more subproblems than the search")
 
     def _loosest(self, work: Work) -> tuple[int, int]:
@@ -130,7 +142,7 @@ def grow_tree(phases: Phases, origin: NDArray[np.int64], model: Model) -> tuple[
         after = done.copy()
         after[neuron] = True
         relu, which = (int(v) for v in origin[neuron])
-        parts = tree.split(node, before[relu], which)
+        parts = tree.split(node, NEURON, before[relu], which)
         for child, sign in zip(parts, (-1, 1), strict=True):
             stack.append((child, rows[part[:, neuron] == sign], after))
     return tree, leaves

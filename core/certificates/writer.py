@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from verifolio.certificates.boxes import BoxTree, BoxWalk, CannotWrite
-from verifolio.certificates.phases import PhaseTree, PhaseWalk, Watching, grow_tree, state_leaves
+from verifolio.certificates.phases import SYMBOLS, PhaseTree, PhaseWalk, Watching, grow_tree, state_leaves
 from verifolio_check import network as networks
 from verifolio_check import vnnlib as properties
-from verifolio_check.certificate import FIRST, hash_of
+from verifolio_check.certificate import FIRST, hash_of, stated
 from verifolio_check.integers import Invalid, Unreadable
 from verifolio_check.main import text_of
 from verifolio_check.vnnlib import Region, Row
@@ -93,6 +93,7 @@ def region_lines(model: Watching, region: Region, trace: dict[str, Any]) -> Iter
         model.bound_neurons(state, z)
         model.keep(state, z)
         yield f"bounds {k}"
+        yield from claim_lines(model, k, z, trace)
     model.advance(len(model.network.nodes) - 1)
     if "dimension" in trace:
         tree = BoxTree(trace, model.scale[0])
@@ -103,6 +104,29 @@ def region_lines(model: Watching, region: Region, trace: dict[str, Any]) -> Iter
     for d, rows in enumerate(region.disjuncts):
         yield f"tree {d}"
         yield from tree_lines(phase_nodes(model, rows, trace))
+
+
+def claim_lines(model: Watching, k: int, z: int, trace: dict[str, Any]) -> Iterator[str]:
+    """Ends of neurons of both signs that the search's kind of slopes narrows; what narrows nothing is not written."""
+    if "claim_ends" not in trace:
+        return
+    starts = np.cumsum([0, *(model.network.nodes[n].size for n in model.relus)])
+    numbers = {model.network.nodes[n].parent: i for i, n in enumerate(model.relus)}
+    before = model.open(z - 1)
+    column = [starts[numbers[p]] + int(j) for p, at in before for j in at]
+    for sign, word in ((1, "low"), (-1, "high")):
+        ends = trace["claim_ends"]
+        mine = np.flatnonzero((ends[:, 0] == k) & (ends[:, 2] == sign))
+        mine = mine[((model.low[z] < 0) & (model.high[z] > 0))[ends[mine, 1]]]
+        for part in np.array_split(mine, max(1, -(-len(mine) // 256))):
+            texts = ["".join(SYMBOLS[v] for v in trace["claim_slopes"][e][column]) for e in part]
+            if not texts:
+                continue
+            state = model.state()
+            at, neurons = np.zeros(len(part), np.intp), ends[part, 1]
+            model.bound_ends(state, z, at, neurons, sign, stated(texts, before))
+            model.keep(state, z)
+            yield from (f"{word} {k} {j} {text}" for j, text in zip(neurons, texts, strict=True))
 
 
 def phase_nodes(model: Watching, rows: tuple[Row, ...], trace: dict[str, Any]) -> list[str]:

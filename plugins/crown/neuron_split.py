@@ -11,6 +11,7 @@ import torch
 
 from verifolio.answer import Outcome, Verdict
 from verifolio.plugins.crown.certificate import Depth, Ledger
+from verifolio.plugins.crown.claims import claim_arrays
 from verifolio.plugins.crown.deepen import deepen
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.optimise import Schedule, optimise
@@ -96,7 +97,11 @@ class NeuronSplit:
         """The same outcome; what proves it is in a file, if that was wanted."""
         if self.options.trace and outcome.verdict is Verdict.UNSAT:
             plain = self.trunk.halved.graph is self.problem.graph
-            save_trace(self.options.trace, self.problem, phase_arrays(self.problem, self.root, ledger, plain))
+            arrays = phase_arrays(self.problem, self.root, ledger, plain)
+            if outcome.stats.get("by") != "bounds" and plain:
+                with torch.enable_grad():
+                    arrays |= claim_arrays(self.problem, self.context.budget)
+            save_trace(self.options.trace, self.problem, arrays)
         if not self.options.certificate or outcome.verdict is not Verdict.UNSAT:
             return outcome
         path = Path(self.options.certificate)
