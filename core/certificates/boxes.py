@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import time
 from typing import Any
 
 import numpy as np
 
-from verifolio_check.bounds import Model
+from verifolio_check.bounds import Choice, Index, Model, Rows, State
+from verifolio_check.integers import Ints
 from verifolio_check.tree import INPUT, LEAF, NO_CUT, Tree, Walk, Work
 from verifolio_check.vnnlib import Row
 
@@ -16,6 +19,19 @@ MOST_REFINED = 1 << 22
 
 class CannotWrite(Exception):
     """Why there is no certificate."""
+
+
+class Watching(Model):
+    """Remembers the rows that last met each ReLU, and ends the writing when it takes too long."""
+
+    seen: dict[int, Ints]
+    deadline = math.inf
+
+    def _relu(self, z: int, state: State, at: Index, row: Rows, choice: Choice | None) -> tuple[Ints, Ints]:
+        if time.monotonic() > self.deadline:
+            raise CannotWrite("the checker's bounds took too long to follow the search")
+        self.seen[z] = row.value
+        return super()._relu(z, state, at, row, choice)
 
 
 class BoxTree(Tree):

@@ -7,9 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.certificates.boxes import CannotWrite
-from verifolio_check.bounds import ROW_BITS, Choice, Index, Model, Rows, State
-from verifolio_check.integers import Ints
+from verifolio.certificates.boxes import CannotWrite, Watching
+from verifolio_check.bounds import ROW_BITS, Model
 from verifolio_check.tree import INPUT, LEAF, LEVELS, NEURON, NO_CUT, Tree, Walk, Work
 from verifolio_check.vnnlib import Row
 
@@ -19,16 +18,6 @@ FEW_INPUTS = 16  # with so few, what a leaf lacks is won by halving inputs
 SMALL = 10_000  # values of a network whose neurons are bounded anew where a leaf is split
 MOST_REFINED = 20_000  # beyond the search's own; more means that its bounds were of another kind
 Phases = NDArray[np.int8]
-
-
-class Watching(Model):
-    """Remembers the rows that last met each ReLU."""
-
-    seen: dict[int, Ints]
-
-    def _relu(self, z: int, state: State, at: Index, row: Rows, choice: Choice | None) -> tuple[Ints, Ints]:
-        self.seen[z] = row.value
-        return super()._relu(z, state, at, row, choice)
 
 
 class PhaseTree(Tree):

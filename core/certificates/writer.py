@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import time
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -10,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from verifolio.certificates.boxes import BoxTree, BoxWalk, CannotWrite
-from verifolio.certificates.phases import SYMBOLS, PhaseTree, PhaseWalk, Watching, grow_tree, state_leaves
+from verifolio.certificates.boxes import BoxTree, BoxWalk, CannotWrite, Watching
+from verifolio.certificates.phases import SYMBOLS, PhaseTree, PhaseWalk, grow_tree, state_leaves
 from verifolio_check import network as networks
 from verifolio_check import vnnlib as properties
 from verifolio_check.certificate import FIRST, hash_of, stated
@@ -23,6 +24,7 @@ BITS = (
     26  # of the values of a node; with the coefficients' 22 bits and sums of many terms that stays below 62
 )
 LINE = 1000  # nodes of a tree on a line
+PATIENCE, LONGEST = 60.0, 20.0  # seconds for writing, or so many times what the search took
 SMALLEST_CAP, CAP_PER_SECOND = 5_000_000, 50_000_000 / 60
 
 
@@ -41,8 +43,9 @@ def obstacle(network: Path, prop: Path) -> str | None:
 def write(network: Path, prop: Path, folder: Path, target: Path, seconds: float) -> str:
     """Write a certificate; says what came of it."""
     cap = SMALLEST_CAP + CAP_PER_SECOND * seconds
+    deadline = time.monotonic() + max(PATIENCE, LONGEST * seconds)
     try:
-        lines = certificate(network, prop, folder)
+        lines = certificate(network, prop, folder, deadline)
         with gzip.GzipFile(target, "wb", mtime=0) as file:
             for line in lines:
                 file.write(line.encode() + b"\n")
@@ -54,7 +57,7 @@ def write(network: Path, prop: Path, folder: Path, target: Path, seconds: float)
     return str(target)
 
 
-def certificate(network: Path, prop: Path, folder: Path) -> Iterator[str]:
+def certificate(network: Path, prop: Path, folder: Path, deadline: float) -> Iterator[str]:
     """The lines of the file."""
     net, wanted = networks.read(network), properties.read(text_of(prop))
     traces = [dict(np.load(path, allow_pickle=False)) for path in sorted(folder.glob("*.npz"))]
@@ -64,7 +67,9 @@ def certificate(network: Path, prop: Path, folder: Path) -> Iterator[str]:
     yield f"bits {BITS}"
     for k, region in enumerate(wanted.regions):
         yield f"region {k}"
-        yield from region_lines(Watching(net, region, BITS), region, trace_of(region, traces))
+        model = Watching(net, region, BITS)
+        model.deadline = deadline
+        yield from region_lines(model, region, trace_of(region, traces))
     yield "end"
 
 
