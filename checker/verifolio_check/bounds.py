@@ -86,8 +86,8 @@ class State:
     lines: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
 
     def pick(self, at: Index | NDArray[np.bool_]) -> State:
-        inner = ({z: v[at] for z, v in held.items()} for held in (self.low, self.high, self.scale))
-        return State(self.lower[at], self.upper[at], *inner)
+        low, high, scale = ({z: v[at] for z, v in held.items()} for held in (self.low, self.high, self.scale))
+        return State(self.lower[at], self.upper[at], low, high, scale)
 
     def sharpen(self, z: int, bits: int) -> None:
         """Smaller units where the intervals have become so small that they fit into fewer bits."""
@@ -239,7 +239,7 @@ class Model:
             bias = self.bias[n]
             if bias is not None:
                 within(2 * largest(row.value) * max(largest(b) for b in bias[:2]) * node.size)
-                part = np.maximum(row.value, 0) @ bias[0] + np.minimum(row.value, 0) @ bias[1]
+                part: Ints = np.maximum(row.value, 0) @ bias[0] + np.minimum(row.value, 0) @ bias[1]
                 grow(part, row.exponent + bias[2])
             self._affine(n, row, rows)
         last = rows.get(0)

@@ -358,9 +358,11 @@ def write(state: State, at: Index, part: State) -> None:
 
 def join(a: Work, b: Work) -> Work:
     s, t = a.state, b.state
-    inner = [
+    low, high, scale = (
         {z: np.concatenate([x[z], y[z]]) for z in x}
         for x, y in ((s.low, t.low), (s.high, t.high), (s.scale, t.scale))
-    ]
+    )
     box = (np.concatenate([s.lower, t.lower]), np.concatenate([s.upper, t.upper]))
-    return Work(np.concatenate([a.node, b.node]), State(*box, *inner), np.concatenate([a.slopes, b.slopes]))
+    return Work(
+        np.concatenate([a.node, b.node]), State(*box, low, high, scale), np.concatenate([a.slopes, b.slopes])
+    )

@@ -9,16 +9,17 @@ import numpy as np
 import pytest
 
 from verifolio_check import network, vnnlib
-from verifolio_check.bounds import Choice, Model
+from verifolio_check.bounds import ONE, Choice, Model
 from verifolio_check.integers import EXACT, Invalid, Matrix, around, scaled
-from verifolio_check.tree import ONE
 
-from .networks import exact, property_text, random_layers, save
+from .networks import Layer, exact, property_text, random_layers, save
 
 BITS = 26
 
 
-def models(tmp_path: Path, seed: int, kind: str) -> tuple[list, Model, vnnlib.Region, np.random.Generator]:
+def models(
+    tmp_path: Path, seed: int, kind: str
+) -> tuple[list[Layer], Model, vnnlib.Region, np.random.Generator]:
     rng = np.random.default_rng(seed)
     sizes = [int(rng.integers(1, 5)), *rng.integers(2, 7, size=int(rng.integers(1, 4))).tolist(), 2]
     layers = random_layers(rng, sizes, kind)
@@ -55,7 +56,7 @@ def examine(tmp_path: Path, seed: int, kind: str) -> None:
     at = np.zeros(1, np.intp)
     row = region.disjuncts[0][0]
     start, limit = model.row(row)
-    choices = [None]
+    choices: list[Choice | None] = [None]
     for _ in range(3):
         choice = Choice()
         for z in model.before_relu:
@@ -64,8 +65,8 @@ def examine(tmp_path: Path, seed: int, kind: str) -> None:
             choice.moves[z] = [(0, int(rng.integers(size)), int(rng.integers(-(2**20), 2**20)), 22)]
         choices.append(choice)
     bounds = [int(model.lower(state, at, dict(start), model.unit(), c)[0][0]) for c in choices]
-    size = max(abs(c) for _, c in (*row.inputs, *row.outputs))
-    factor = Fraction(2) ** (size.denominator.bit_length() - size.numerator.bit_length() + model.unit())
+    top = max(abs(c) for _, c in (*row.inputs, *row.outputs))
+    factor = Fraction(2) ** (top.denominator.bit_length() - top.numerator.bit_length() + model.unit())
     for x in points(region, rng):
         hidden = layers
         for k, z in enumerate(model.before_relu):
@@ -74,8 +75,8 @@ def examine(tmp_path: Path, seed: int, kind: str) -> None:
             low, high = state.low[z][0].tolist(), state.high[z][0].tolist()
             assert all(a <= v * unit <= b for a, v, b in zip(low, value, high, strict=True))
         y = exact(layers, x)
-        value = sum(c * x[i] for i, c in row.inputs) + sum(c * y[i] for i, c in row.outputs)
-        assert max(bounds) <= value * factor
+        reached = sum(c * x[i] for i, c in row.inputs) + sum(c * y[i] for i, c in row.outputs)
+        assert max(bounds) <= reached * factor
         assert limit >= row.limit * factor
 
 

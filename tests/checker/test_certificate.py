@@ -6,6 +6,7 @@ import gzip
 import hashlib
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,7 +41,7 @@ class Case:
 
     def certificate(self, prop: Path) -> Path:
         """Written without a search: the writer splits until the checker's bounds suffice."""
-        trace = {name: np.array(value) for name, value in WHOLE.items()}
+        trace: dict[str, Any] = {name: np.array(value) for name, value in WHOLE.items()}
         (self.folder / "traces").mkdir(exist_ok=True)
         np.savez(self.folder / "traces" / "t.npz", lower=np.zeros(2), upper=np.ones(2), **trace)
         target = self.folder / "c.gz"
