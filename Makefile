@@ -48,9 +48,9 @@ types: $(READY)
 	rm -rf $(TYPES)
 	mkdir -p $(TYPES)/verifolio
 	ln -s $(CURDIR)/core/* $(CURDIR)/plugins $(CURDIR)/vnnlib $(TYPES)/verifolio
-	ln -s $(CURDIR)/tests $(CURDIR)/examples $(CURDIR)/benchmarks $(TYPES)
+	ln -s $(CURDIR)/checker/verifolio_check $(CURDIR)/tests $(CURDIR)/examples $(CURDIR)/benchmarks $(TYPES)
 	cd $(TYPES) && MYPYPATH=examples/third_party $(CURDIR)/$(RUN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache \
-		--explicit-package-bases --namespace-packages verifolio tests examples benchmarks
+		--explicit-package-bases --namespace-packages verifolio verifolio_check tests examples benchmarks
 
 planted: $(READY)
 	PYTHONPATH=$(CURDIR) $(RUN)/python -m benchmarks.mutants planted

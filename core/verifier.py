@@ -57,6 +57,9 @@ class Verifier(ABC):
     can_prove: ClassVar[bool] = False
     can_falsify: ClassVar[bool] = False
     can_minimise: ClassVar[bool] = False
+    leaves_trace: ClassVar[bool] = (
+        False  # whether an option `trace` names a folder for what certificates are made of
+    )
     Options: ClassVar[type] = NoOptions
 
     def __init__(self, options: Any = None) -> None:

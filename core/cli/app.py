@@ -5,14 +5,15 @@ from __future__ import annotations
 import typer
 
 EPILOG = (
-    "Exit codes: 0 decided or done, 2 bad input, 3 undecided, 4 soundness alarm, 5 not the verdict of --expect, "
+    "Exit codes: 0 decided or done, 2 bad input, 3 undecided, 4 soundness alarm, 5 not the verdict of --expect or "
+    "not a valid certificate, "
     "1 bug, 130 interrupted, 141 output closed."
 )
 
 
 def build_app(arguments: list[str] | None = None) -> typer.Typer:
     """All commands; plugins are only asked for theirs when the command is not one of ours."""
-    from verifolio.cli import doctor, network, plugins_new, verify, vnnlib
+    from verifolio.cli import check, doctor, network, plugins_new, verify, vnnlib
 
     app = typer.Typer(
         name="verifolio",
@@ -26,11 +27,12 @@ def build_app(arguments: list[str] | None = None) -> typer.Typer:
     )
     app.callback()(_root)
     app.command("verify")(verify.verify)
+    app.command("check")(check.check)
     app.command("doctor")(doctor.doctor)
     app.add_typer(vnnlib.app, name="vnnlib")
     app.add_typer(network.app, name="network")
     app.add_typer(plugins_new.app, name="plugins")
-    ours = {"verify", "plugins", "doctor", "vnnlib", "network"}
+    ours = {"verify", "check", "plugins", "doctor", "vnnlib", "network"}
     if not arguments or arguments[0] not in ours:
         from verifolio.cli.main import complain
         from verifolio.hooks import modules

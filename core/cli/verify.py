@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import math
 import sys
+import tempfile
+import time
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -38,6 +41,9 @@ if TYPE_CHECKING:
 Files = Annotated[
     list[str], typer.Argument(metavar="NETWORK... PROPERTY", help="ONNX files, then a VNN-LIB file.")
 ]
+Certificate = Annotated[
+    str, typer.Option(help="Write what proves unsat here, for `verifolio check`; one verifier searches then.")
+]
 Counterexample = Annotated[str, typer.Option(help="Write the counterexample here (VNN-COMP format).")]
 
 
@@ -52,6 +58,7 @@ def verify(
     seed: Seed = 0,
     as_json: AsJson = False,
     counterexample: Counterexample = "",
+    certificate: Certificate = "",
     store: StoreFile = "",
     executor: ExecutorName = "process",
     address: Address = "",
@@ -76,6 +83,9 @@ def verify(
     limit = math.inf if executor == "inline" or not timeout else timeout
     with ExitStack() as stack:
         with guard(limit, give_up):
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verifolio-"))
+            if certificate:
+                verifier, option = tracing(files, verifier, portfolio, option, store, folder)
             oracle = stack.enter_context(
                 open_oracle(
                     verifier,
@@ -94,6 +104,8 @@ def verify(
             query = load_query(files)
             left = timeout - elapsed() if timeout else None
             answer = late(elapsed()) if left is not None and left <= 0 else oracle.ask(query, left)
+        if certificate:
+            answer = certified(files, answer, Path(folder), Path(certificate))
         finish(query, answer, as_json, counterexample, expect, certificate_notes(option, answer))
 
 
@@ -103,6 +115,38 @@ def late(seconds: float) -> Answer:
 
     reason = "reading the files and starting the workers took all the time"
     return Answer(Verdict.TIMEOUT, reason=reason, seconds=seconds)
+
+
+def tracing(
+    files: list[str], verifier: str, portfolio: str, option: list[str] | None, store: str, folder: str
+) -> tuple[str, list[str]]:
+    """The verifier and its options that leave a trace; refuses at once where no certificate can be written."""
+    from verifolio.certificates.writer import obstacle
+    from verifolio.errors import InputError
+    from verifolio.registry import installed
+
+    able = [name for name, cls in installed().verifiers.usable().items() if cls.leaves_trace]
+    if verifier not in ("", *able) or portfolio or store:
+        raise InputError(
+            "--certificate", f"verifier {' or '.join(able)}, no portfolio and no store", "another choice"
+        )
+    why = "several networks" if len(files) != 2 else obstacle(Path(files[0]), Path(files[1]))
+    if why is not None:
+        raise InputError("--certificate", "a query that the checker reads", why, "leave --certificate out")
+    return verifier or able[0], [*(option or []), f"trace={folder}"]
+
+
+def certified(files: list[str], answer: Answer, folder: Path, target: Path) -> Answer:
+    """The answer; what proves it is in a file, or it says why not."""
+    from verifolio.answer import Verdict
+    from verifolio.certificates.writer import write
+
+    if answer.verdict is not Verdict.UNSAT:
+        return answer
+    began = time.monotonic()
+    said = write(Path(files[0]), Path(files[1]), folder, target, answer.seconds)
+    took = round(time.monotonic() - began, 3)
+    return replace(answer, stats={**answer.stats, "certificate": said, "certificate_seconds": took})
 
 
 def load_query(files: list[str]) -> Query:
@@ -159,6 +203,7 @@ def lines(answer: Answer) -> list[str]:
     shown += [f"flags: {', '.join(sorted(answer.flags))}"] if answer.flags else []
     if answer.witness is not None:
         shown.append(f"margins: {', '.join(f'{m:.6g}' for m in answer.witness.margins)}")
+    shown += [f"certificate: {answer.stats['certificate']}"] if "certificate" in answer.stats else []
     for attempt in answer.attempts if len(answer.attempts) > 1 else ():
         why = f" ({attempt.reason})" if attempt.reason else ""
         shown.append(f"  {attempt.verifier}: {attempt.verdict.value} in {attempt.seconds:.3f} s{why}")

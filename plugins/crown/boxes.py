@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -33,17 +33,22 @@ MAX_TIGHTENED = 8000  # without them and with more neurons, no backward bounds b
 
 @dataclass
 class Batch:
-    """Boxes (count, inputs) and what is known to be stable on them (count, neurons; may be empty)."""
+    """Boxes (count, inputs), what is known to be stable on them (count, neurons; may be empty), numbers in a tree."""
 
     lower: Array
     upper: Array
     phase: NDArray[np.int8]
+    node: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+
+    def __post_init__(self) -> None:
+        if len(self.node) != len(self.lower):
+            self.node = np.zeros(len(self.lower), np.int64)
 
     def __len__(self) -> int:
         return len(self.lower)
 
     def pick(self, index: NDArray[np.intp] | NDArray[np.bool_] | slice) -> Batch:
-        return Batch(self.lower[index], self.upper[index], self.phase[index])
+        return Batch(self.lower[index], self.upper[index], self.phase[index], self.node[index])
 
     @classmethod
     def join(cls, parts: list[Batch]) -> Batch:
@@ -51,6 +56,7 @@ class Batch:
             np.concatenate([p.lower for p in parts]),
             np.concatenate([p.upper for p in parts]),
             np.concatenate([p.phase for p in parts]),
+            np.concatenate([p.node for p in parts]),
         )
 
 

@@ -41,11 +41,15 @@ class Stacked:
 
 @dataclass(frozen=True)
 class Compressed:
-    """The small graph (its outputs are the goal's rows), the intervals known for its nodes, and its matrices."""
+    """The small graph (its outputs are the goal's rows), the intervals known for its nodes, and its matrices.
+
+    `origin` (kept, 2): which ReLU node of the large graph, by its number among them, and which of its neurons.
+    """
 
     graph: Graph
     known: dict[int, Interval]
     stacked: Stacked
+    origin: np.ndarray
 
 
 @dataclass
@@ -96,7 +100,12 @@ def compress(
     wanted = [kept[i][torch.as_tensor(n, device=rows.device)] for i, n in zip(last, needed, strict=True)]
     inner = [(low[:1, k], high[:1, k]) for (low, high), k in zip(ends, wanted, strict=True) if len(k)]
     nodes = [p for n in small.relus for p in small.nodes[n].parents]
-    return Compressed(small, dict(zip(nodes, inner, strict=True)), stacked)
+    numbers = [graph.relus.index(i) for i in last]
+    origin = [
+        np.stack([np.full(len(k), j), k.cpu().numpy()], 1) for j, k in zip(numbers, wanted, strict=True)
+    ]
+    whole = np.concatenate([np.zeros((0, 2), np.int64), *origin])
+    return Compressed(small, dict(zip(nodes, inner, strict=True)), stacked, whole)
 
 
 def _stack(forms: dict[int, _Rows], sizes: list[int]) -> Stacked:

@@ -15,6 +15,7 @@ from verifolio.plugins.crown.assault import Assault
 from verifolio.plugins.crown.boxes import Batch, BoxEngine, Findings
 from verifolio.plugins.crown.pile import Pile
 from verifolio.plugins.crown.region import shrunk_box
+from verifolio.plugins.crown.trace import BoxTree, save_trace, short
 from verifolio.problem import NARROW, Problem, dense_rows
 from verifolio.verifier import Context
 
@@ -57,8 +58,11 @@ class Violation:
 class InputSplit:
     """Depth-first in batches: take boxes, bound them, try points in the open ones, halve the best input."""
 
-    def __init__(self, problem: Problem, engine: BoxEngine, context: Context, batch: int) -> None:
+    def __init__(
+        self, problem: Problem, engine: BoxEngine, context: Context, batch: int, trace: str = ""
+    ) -> None:
         self.problem, self.engine, self.context = problem, engine, context
+        self.trace, self.tree = trace, BoxTree()
         self.limit, self.size = batch, min(batch, FIRST_BATCH)
         self.violation = Violation(problem, context.device)
         self.assault = Assault(problem, context, eager=False)
@@ -130,7 +134,13 @@ class InputSplit:
             rest, dimension = rest.pick(~tiny), dimension[~tiny]
             place = np.arange(len(rest))
         if len(rest):
-            self.stack.add(halves(rest, place, dimension))
+            middle = (rest.lower[place, dimension] + rest.upper[place, dimension]) / 2
+            if self.trace:
+                middle = short(middle, width[~tiny][place, dimension])
+            both = parts(rest, place, dimension, middle)
+            if self.trace:
+                both.node = self.tree.split(rest.node, dimension, middle)
+            self.stack.add(both)
         return rest
 
     def _conclude(self) -> Outcome:
@@ -138,6 +148,8 @@ class InputSplit:
         open_boxes = len(self.stack)
         if not open_boxes and not self.progress.stuck:
             self.context.evidence.add_refuted(self.problem, self.problem.domain)
+            if self.trace:
+                save_trace(self.trace, self.problem, self.tree.arrays())
             return Outcome.proved(stats=stats)
         share = max(0.0, 1 - self.progress.closed_share)
         stats["open_domains"] = open_boxes + self.progress.stuck
@@ -160,12 +172,11 @@ class Volume:
         return np.asarray(np.prod((batch.upper - batch.lower)[:, self.wide] / self.width, axis=1))
 
 
-def halves(batch: Batch, place: NDArray[np.intp], dimension: NDArray[np.intp]) -> Batch:
-    """Both halves of every box along its own dimension."""
-    middle = (batch.lower[place, dimension] + batch.upper[place, dimension]) / 2
+def parts(batch: Batch, place: NDArray[np.intp], dimension: NDArray[np.intp], cut: Array) -> Batch:
+    """Both parts of every box, cut along its own dimension."""
     left_upper, right_lower = batch.upper.copy(), batch.lower.copy()
-    left_upper[place, dimension] = middle
-    right_lower[place, dimension] = middle
+    left_upper[place, dimension] = cut
+    right_lower[place, dimension] = cut
     left = Batch(batch.lower, left_upper, batch.phase)
     right = Batch(right_lower, batch.upper, batch.phase.copy())
     return Batch.join([left, right])

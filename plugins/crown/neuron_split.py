@@ -11,6 +11,7 @@ import torch
 
 from verifolio.answer import Outcome, Verdict
 from verifolio.plugins.crown.certificate import Depth, Ledger
+from verifolio.plugins.crown.claims import claim_arrays
 from verifolio.plugins.crown.deepen import deepen
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.optimise import Schedule, optimise
@@ -18,6 +19,7 @@ from verifolio.plugins.crown.points import Points
 from verifolio.plugins.crown.root import Root, open_goals, plant
 from verifolio.plugins.crown.search import ROOT_ITERATIONS, Search
 from verifolio.plugins.crown.sweep import Effort, sweep
+from verifolio.plugins.crown.trace import phase_arrays, save_trace
 from verifolio.problem import Problem
 from verifolio.verifier import Context
 
@@ -93,6 +95,13 @@ class NeuronSplit:
 
     def _certified(self, outcome: Outcome, ledger: Ledger, depth: Depth) -> Outcome:
         """The same outcome; what proves it is in a file, if that was wanted."""
+        if self.options.trace and outcome.verdict is Verdict.UNSAT:
+            plain = self.trunk.halved.graph is self.problem.graph
+            arrays = phase_arrays(self.problem, self.root, ledger, plain)
+            if outcome.stats.get("by") != "bounds" and plain:
+                with torch.enable_grad():
+                    arrays |= claim_arrays(self.problem, self.context.budget)
+            save_trace(self.options.trace, self.problem, arrays)
         if not self.options.certificate or outcome.verdict is not Verdict.UNSAT:
             return outcome
         path = Path(self.options.certificate)

@@ -29,7 +29,7 @@ class Root:
     """The program and state the search works on, one goal per open disjunct, and which disjuncts those are.
 
     `bounds`: of the whole graph's neurons, as evidence. `condensed`: the same network as matrices, where it is
-    piecewise linear.
+    piecewise linear. `origin`: where its neurons come from, see `Compressed`.
     """
 
     program: Program
@@ -38,6 +38,7 @@ class Root:
     disjuncts: Tensor
     bounds: Bounds | None = None
     condensed: Condensed | None = None
+    origin: np.ndarray | None = None
 
     def signs(self, phase: Tensor) -> dict[int, Tensor]:
         """Phases of the kept neurons (count, kept) by the node that holds their inputs, where any is fixed."""
@@ -169,7 +170,7 @@ def shrink(
     single = torch.eye(count * height, dtype=space.dtype, device=space.device).reshape(count, height, -1)
     goal = Goal(single, None, single.new_zeros(count, height), mixable=True)
     every = torch.arange(count, device=space.device)
-    return Root(program, state, goal, every, None, condense(small, state, space))
+    return Root(program, state, goal, every, None, condense(small, state, space), small.origin)
 
 
 def condense(small: Compressed, state: State, space: Space) -> Condensed:

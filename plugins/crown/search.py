@@ -45,7 +45,7 @@ class Search:
         self.single = threading.Lock()  # what one thread does at a time: replaying, attacking, solving leaves
         self.point: Array | None = None
         self.domains, self.stuck = 0, 0
-        self.ledger = Ledger(options.memory if options.certificate else 0)
+        self.ledger = Ledger(options.memory if options.certificate or options.trace else 0)
 
     def run(self) -> Outcome:
         items, self.point = self._bound(self.bounding.first(), ROOT_ITERATIONS)
@@ -103,7 +103,7 @@ class Search:
         """The subproblems that stay open, with their new bounds and branching candidates; perhaps a witness."""
         done = self.bounding.bound(items, iterations)
         left = open_goals(done.result.margin)
-        if self.options.certificate:
+        if self.options.certificate or self.options.trace:
             closed = (done.margin > 0).nonzero()[:, 0]
             with self.single:
                 self.ledger.add(items.pick(closed), done.found.best.pick(closed))

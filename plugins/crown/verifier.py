@@ -24,7 +24,8 @@ Search = Callable[[Problem, Context], Outcome]
 class CrownOptions:
     """`split`: what to branch on; `none` is the incomplete mode. `batch`: boxes or domains bounded together.
 
-    `certificate`: a file for what proves the end of a search on neurons, see `certificate.check`.
+    `certificate`: a file for what proves the end of a search on neurons, see `certificate.check`. `trace`: a folder
+    for the trees of searches that proved something, of which certificates are made.
     """
 
     split: Literal["auto", "input", "neuron", "none"] = "auto"
@@ -33,6 +34,7 @@ class CrownOptions:
     steps: int = 10
     memory: int = 1 << 30
     certificate: str = ""
+    trace: str = ""
 
 
 class Searcher(Verifier):
@@ -71,6 +73,7 @@ class Crown(Searcher):
     """Bounds, then branch and bound on inputs or on phases; smooth functions are bounded, not branched on."""
 
     name = "crown"
+    leaves_trace = True
     Options: ClassVar[type] = CrownOptions
     options: CrownOptions
 
@@ -108,7 +111,7 @@ class Crown(Searcher):
         widest = max(node.op.size for node in problem.graph.nodes)
         tensors = int(np.clip((1 << 17) // widest, 4, 64))
         batch = self.options.batch or (2048 if isinstance(engine, KernelEngine) else tensors)
-        return InputSplit(problem, engine, context, batch).run()
+        return InputSplit(problem, engine, context, batch, self.options.trace).run()
 
 
 def absorb_input_rows(problem: Problem) -> Problem:

@@ -1,0 +1,1 @@
+"""Writing certificates: what searches left behind becomes a file that `verifolio check` accepts."""
