@@ -239,7 +239,9 @@ class Model:
             bias = self.bias[n]
             if bias is not None:
                 within(2 * largest(row.value) * max(largest(b) for b in bias[:2]) * node.size)
-                part: Ints = np.maximum(row.value, 0) @ bias[0] + np.minimum(row.value, 0) @ bias[1]
+                part = np.asarray(
+                    np.maximum(row.value, 0) @ bias[0] + np.minimum(row.value, 0) @ bias[1], np.int64
+                )
                 grow(part, row.exponent + bias[2])
             self._affine(n, row, rows)
         last = rows.get(0)

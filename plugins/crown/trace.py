@@ -72,6 +72,6 @@ def phase_arrays(problem: Problem, root: Root, ledger: Ledger, plain: bool) -> d
 
 def save_trace(folder: str, problem: Problem, arrays: dict[str, Any]) -> None:
     """Keep what a certificate of this problem can be made of."""
-    box = {"lower": problem.domain.lower, "upper": problem.domain.upper}
+    box: dict[str, Any] = {"lower": problem.domain.lower, "upper": problem.domain.upper}
     with (Path(folder) / f"{problem.sha256}.npz").open("wb") as file:
         np.savez(file, **box, **arrays)
