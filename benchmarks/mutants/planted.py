@@ -92,8 +92,8 @@ PLANTED = (
     Planted(
         "evidence: two bounds meet in the looser one's upper side",
         "core/evidence.py",
-        "_best(np.minimum, self.upper, other.upper, i)",
-        "_best(np.minimum, self.upper, other.lower, i)",
+        "upper=_tighter(np.minimum, self.upper, other.upper)",
+        "upper=_tighter(np.minimum, self.upper, other.lower)",
     ),
     Planted(
         "wrong strictness: a strict row holds with equality",
@@ -116,8 +116,8 @@ PLANTED = (
     Planted(
         "knowledge reversed: a proof covers every larger set",
         "core/knowledge.py",
-        "if domain.within(p.domain)), None)",
-        "if p.domain.within(domain)), None)",
+        "if region.within(p.region)), None)",
+        "if p.region.within(region)), None)",
     ),
     Planted(
         "a claimed proof against a witness goes unnoticed",

@@ -59,7 +59,7 @@ def test_a_missing_package_is_named(
     (line,) = [text for text in capsys.readouterr().out.splitlines() if text.startswith("executor\tray")]
     assert "pip install 'verifolio[ray]'" in line
     (state,) = [detail for name, _, detail in doctor._plugins() if name == "executor ray"]
-    assert state == "unavailable: the package ray is not installed; pip install 'verifolio[ray]'"
+    assert state == "not installed: the package ray is not installed; pip install 'verifolio[ray]'"
 
 
 def test_a_device_is_told_to_executors_that_ask() -> None:
