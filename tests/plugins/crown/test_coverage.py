@@ -29,6 +29,8 @@ def test_every_entry_names_tests_that_exist() -> None:
     for modules, tests in entries():
         files = re.findall(r"`(test_\w+\.py)`", tests)
         assert files, f"{sorted(modules)}: no test is named"
-        text = "".join((Path(__file__).parent / name).read_text() for name in files)
+        found = {name: list((ROOT / "tests").rglob(name)) for name in files}
+        assert all(found.values()), f"{sorted(modules)}: not all of {files} exist"
+        text = "".join(path.read_text() for paths in found.values() for path in paths)
         for name in re.findall(r"`(test_\w+)`", tests):
             assert f"def {name}(" in text, f"{name} is in none of {files}"
