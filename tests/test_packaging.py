@@ -10,7 +10,12 @@ import zipfile
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDERS = {"core": "verifolio", "plugins": "verifolio/plugins", "vnnlib": "verifolio/vnnlib"}
+FOLDERS = {
+    "checker/verifolio_check": "verifolio_check",
+    "core": "verifolio",
+    "plugins": "verifolio/plugins",
+    "vnnlib": "verifolio/vnnlib",
+}
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 
 
