@@ -103,6 +103,7 @@ class Oracle:
         self.store = store
         self.settings = Settings(timeout, memory, cores, seed, device, total=total)
         self.infer, self.alarm = infer, alarm
+        self.start_counts = False  # whether a query's time runs while the first worker starts
         self.knowledge = Knowledge()
         width = total or (portfolio.width if portfolio is not None else choose().width)
         if isinstance(executor, Executor):
@@ -238,6 +239,9 @@ class Oracle:
         manager().hook.query_started(query=query)
         portfolio = self._portfolio(asking)
         walk = Walk(query, portfolio, self.executor, settings, self._evidence(asking))
+        if not self.start_counts:
+            self.executor.warm(wait=True)
+            self.start_counts = True  # the others find workers, or wait for a place as for anything else
         if not asking._begin(walk):
             return Answer(Verdict.CANCELLED, reason="cancelled before it started")
         self._count("run")

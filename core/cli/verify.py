@@ -101,6 +101,7 @@ def verify(
                     alarm=False,
                 )
             )
+            oracle.start_counts = True
             query = load_query(files)
             left = timeout - elapsed() if timeout else None
             answer = late(elapsed()) if left is not None and left <= 0 else oracle.ask(query, left)

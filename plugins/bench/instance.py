@@ -84,6 +84,7 @@ def _decide(instance: Instance, started: float) -> tuple[Query, Answer]:
     from .runner import load
 
     with open_oracle(cores=0, alarm=False) as oracle:
+        oracle.start_counts = True
         query = load(instance)
         left = instance.timeout - OVERHEAD - (time.monotonic() - started)
         return query, oracle.ask(query, max(left, 0.1))

@@ -223,6 +223,7 @@ def test_a_hanging_tool_is_gone_with_all_it_started(
 
     pids = tmp_path / "pids"
     make(tmp_path, HANG, environment={"FAKE_PIDS": str(pids)})
+    registered.warm(wait=True)  # not the tool's time
     started = time.monotonic()
     member = Member(Choice("fake"))
     answer = ask(registered, network, None, monkeypatch, 1.5, root=member, timeout=6.0)
