@@ -86,10 +86,10 @@ class Baseline:
         return [t for t in tests_of(self.scratch.folder, source) if self.passes[t]]
 
 
-def run(count: int, seed: int, seconds: float, rows: Path) -> None:
+def run(count: int, seed: int, seconds: float, rows: Path, only: str) -> None:
     """The sample's mutants that have no row yet, one by one; every row is written at once."""
     known = {row.key for row in read_rows(rows)}
-    todo = [m for m in sample(ROOT, count, seed) if m.key not in known]
+    todo = [m for m in sample(ROOT, count, seed) if m.key not in known and only in m.file]
     say(f"{len(todo)} mutants to run, {len(known)} known")
     scratch = Scratch(ROOT, Path(gettempdir()) / f"mutants-{time.time_ns()}")
     baseline = Baseline(scratch, seconds)
@@ -161,12 +161,11 @@ def report(rows_path: Path, judged_path: Path) -> None:
     total = sum(by_file.values(), Counter())
     for file, counts in sorted(by_file.items()):
         say(f"{file}: " + ", ".join(f"{n} {status}" for status, n in sorted(counts.items())))
-    killed = total["killed"] + total["timeout"]
-    low, high = wilson(killed, killed + total["survived"] + total["harmless"])
-    say(
-        f"killed {killed} of {killed + total['survived'] + total['harmless']}: {low:.1%} to {high:.1%} (95 %)"
-    )
-    low, high = wilson(killed, killed + total["survived"])
+    killed, left = total["killed"], sum(total[status] for status in LEFT)
+    every = killed + left + total["harmless"]
+    low, high = wilson(killed, every)
+    say(f"killed {killed} of {every}: {low:.1%} to {high:.1%} (95 %)")
+    low, high = wilson(killed, killed + left)
     say(f"without {total['harmless']} judged harmless: {low:.1%} to {high:.1%}; {dict(total)}")
     for row in rows:
         if row.status in LEFT and row.key not in judged:
@@ -205,12 +204,12 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=0.0, help="per mutant (60) or planted error (600)")
     parser.add_argument("--rows", type=Path, default=ROWS)
-    parser.add_argument("--only", default="", help="planted errors whose file or name contains this")
+    parser.add_argument("--only", default="", help="files, or names of planted errors, that contain this")
     given = parser.parse_args()
     if given.what == "planted":
         sys.exit(1 if planted(given.seconds or 600.0, given.only) else 0)
     if given.what == "run":
-        run(given.count, given.seed, given.seconds or 60.0, given.rows)
+        run(given.count, given.seed, given.seconds or 60.0, given.rows, given.only)
     report(given.rows, JUDGED)
 
 

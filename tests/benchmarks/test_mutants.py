@@ -73,3 +73,52 @@ def test_the_interval_of_a_share() -> None:
     low, high = wilson(81, 263)
     assert (round(low, 4), round(high, 4)) == (0.2553, 0.3662)
     assert wilson(0, 0) == (0.0, 1.0)
+
+
+def test_rows_are_read_back_and_survivors_are_listed_until_judged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from benchmarks.mutants.__main__ import Row, append_row, read_rows, report
+
+    rows, judged = tmp_path / "rows.csv", tmp_path / "judged.csv"
+    made = [
+        Row("a", "f.py", 3, "constant", "1", "2", "killed", "FAILED t.py::test", 1.5),
+        Row("b", "f.py", 4, "comparison", "<", ">=", "survived", "", 2.0),
+        Row("c", "g.py", 5, "arithmetic", "+", "-", "timeout", "t.py", 60.0),
+    ]
+    for row in made:
+        append_row(rows, row)
+    assert read_rows(rows) == made
+    report(rows, judged)
+    shown = capsys.readouterr().out
+    assert "killed 1 of 3" in shown
+    assert "to judge: b f.py:4" in shown
+    assert "to judge: c g.py:5" in shown
+    judged.write_text("key,verdict,why\nb,looser,only a wider bound\n")
+    report(rows, judged)
+    shown = capsys.readouterr().out
+    assert "to judge: b" not in shown
+    assert "without 1 judged harmless" in shown
+
+
+def test_a_change_is_tried_in_a_copy_and_taken_back(tmp_path: Path) -> None:
+    import subprocess
+
+    from benchmarks.mutants.scratch import Scratch
+
+    tree = tmp_path / "tree"
+    for name in ("core", "plugins/crown", "vnnlib"):
+        (tree / name).mkdir(parents=True)
+    (tree / "core" / "__init__.py").write_text("ONE = 1\n")
+    (tree / "test_one.py").write_text("import verifolio\n\ndef test_one():\n    assert verifolio.ONE == 1\n")
+    (tree / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
+    subprocess.run(["git", "init", "-q", str(tree)], check=True)
+    scratch = Scratch(tree, tmp_path / "copy")
+    killed = scratch.changed("core/__init__.py", "ONE = 2\n", ["test_one.py"], 60.0)
+    assert (killed.status, killed.test) == ("killed", "FAILED test_one.py::test_one")
+    assert scratch.read("core/__init__.py") == "ONE = 1\n"
+    assert (
+        scratch.changed("core/__init__.py", "ONE = 1  # same\n", ["test_one.py"], 60.0).status == "survived"
+    )
+    looping = "import time\ntime.sleep(60)\n"
+    assert scratch.changed("core/__init__.py", looping, ["test_one.py"], 2.0).status == "timeout"
