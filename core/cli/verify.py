@@ -86,21 +86,10 @@ def verify(
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verifolio-"))
             if certificate:
                 verifier, option = tracing(files, verifier, portfolio, option, store, folder)
-            oracle = stack.enter_context(
-                open_oracle(
-                    verifier,
-                    portfolio,
-                    option,
-                    timeout,
-                    memory,
-                    cores,
-                    seed,
-                    store,
-                    place,
-                    device,
-                    alarm=False,
-                )
+            opened = open_oracle(
+                verifier, portfolio, option, timeout, memory, cores, seed, store, place, device, alarm=False
             )
+            oracle = stack.enter_context(opened)
             oracle.start_counts = True
             query = load_query(files)
             left = timeout - elapsed() if timeout else None
