@@ -158,7 +158,7 @@ def test_every_page_is_in_the_index() -> None:
 
 def test_the_readme_lists_every_verifier() -> None:
     """The table of verifiers has everything that the package itself registers."""
-    from verifolio.registry import installed
+    from verifolio.plugin.registry import installed
 
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     ours = [c.name for c in installed().verifiers if c.__module__.startswith("verifolio.plugins.")]
