@@ -1,5 +1,5 @@
 # make test: everything a change has to pass, from a fresh clone. Needs Python 3.11 or later with pip; nothing else.
-.PHONY: help test test-all check lint types pytest planted mutants demo clean
+.PHONY: help test test-all check lint types pytest faults mutants demo clean
 .DEFAULT_GOAL := help
 export PYTHONSAFEPATH := 1
 # the tests' networks are tiny: threads would only wait for each other
@@ -10,7 +10,7 @@ PYTEST_FLAGS ?=
 VENV := .venv
 RUN := $(VENV)/bin
 # The environment is rebuilt whenever what it was made from has changed, or when the folder has moved.
-KEY := $(shell { cat pyproject.toml constraints.txt plugins/crown/_boxes.c; pwd; $(PYTHON) --version; } | cksum | tr ' ' '-')
+KEY := $(shell { cat pyproject.toml constraints.txt plugins/crown/kernel/_boxes.c; pwd; $(PYTHON) --version; } | cksum | tr ' ' '-')
 READY := $(VENV)/ready-$(KEY)
 TYPES := build/types
 
@@ -18,7 +18,7 @@ help:
 	@echo "make test      install into $(VENV), check style and types, run the tests (all that a change must pass)"
 	@echo "make test-all  the same with the slow tests"
 	@echo "make check     style and types only"
-	@echo "make planted   plant known kinds of errors one at a time: do the tests fail on each? (an hour)"
+	@echo "make faults    seed known kinds of faults one at a time: do the tests fail on each? (an hour)"
 	@echo "make mutants   400 small changes of the trust base: the share that the tests notice (hours; goes on where it stopped)"
 	@echo "make demo      from nothing to a proof, a counterexample and pictures in out/"
 	@echo "make clean     remove everything that was built"
@@ -52,8 +52,8 @@ types: $(READY)
 	cd $(TYPES) && MYPYPATH=examples/third_party $(CURDIR)/$(RUN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache \
 		--explicit-package-bases --namespace-packages verifolio verifolio_check tests examples benchmarks
 
-planted: $(READY)
-	PYTHONPATH=$(CURDIR) $(RUN)/python -m benchmarks.mutants planted
+faults: $(READY)
+	PYTHONPATH=$(CURDIR) $(RUN)/python -m benchmarks.mutants faults
 
 mutants: $(READY)
 	PYTHONPATH=$(CURDIR) $(RUN)/python -m benchmarks.mutants run --count 400 --seed 0
@@ -63,5 +63,5 @@ demo: $(READY)
 
 clean:
 	rm -rf $(VENV) build out .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
-	rm -f plugins/crown/_boxes.*.so
+	rm -f plugins/crown/kernel/_boxes.*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

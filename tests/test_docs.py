@@ -156,6 +156,13 @@ def test_every_page_is_in_the_index() -> None:
     assert not missing
 
 
+def test_the_glossary_names_modules_that_exist() -> None:
+    text = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:core|plugins|vnnlib|checker)/[\w/]+\.\w+)`", text)
+    assert len(named) >= 20
+    assert [name for name in named if not (ROOT / name).is_file()] == []
+
+
 def test_the_readme_lists_every_verifier() -> None:
     """The table of verifiers has everything that the package itself registers."""
     from verifolio.plugin.registry import installed
