@@ -33,12 +33,16 @@ class PhaseLines:
 
 @dataclass(frozen=True)
 class BackwardPass:
-    """A bound (count,), where it is attained, the rows that met the neurons and the lower slopes they took."""
+    """A bound (count,), where it is attained, the rows that met the neurons and the lower slopes they took.
+
+    `pull`: the gradient of the bound in further variables, where there are some.
+    """
 
     bound: Tensor
     point: Tensor
     rows: Tensor
     lower: Tensor
+    pull: tuple[Tensor, ...] = ()
 
 
 class Condensed:
@@ -72,7 +76,9 @@ class Condensed:
         lift = torch.where(free, self.lift, torch.zeros_like(self.lift))
         return PhaseLines(phase.to(self.slope.dtype), upper, lift)
 
-    def backward(self, lines: PhaseLines, alpha: Tensor, beta: Tensor, goal: Tensor) -> BackwardPass:
+    def backward(
+        self, lines: PhaseLines, alpha: Tensor, beta: Tensor, goal: Tensor, slopes: Tensor | None = None
+    ) -> BackwardPass:
         """The bound with lower slopes alpha, multipliers beta on the phases, and weights of the goal's rows."""
         lower = torch.where(lines.phase == 0, alpha, lines.upper)
         rows = goal @ self.feed[self.kept :]

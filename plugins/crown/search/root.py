@@ -19,7 +19,7 @@ from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.region import Balls, Region, shrunk_box
 from verifolio.plugins.crown.propagate.relax.base import Interval
-from verifolio.plugins.crown.reduce.compress import Compressed, compress
+from verifolio.plugins.crown.reduce.compress import Compressed, Stacked, compress
 from verifolio.plugins.crown.reduce.condensed import Condensed
 from verifolio.plugins.crown.reduce.opposites import MergedOpposites, merge_opposites
 from verifolio.run.budget import Budget
@@ -29,8 +29,8 @@ from verifolio.run.budget import Budget
 class Root:
     """The program and state the search works on, one goal per open disjunct, and which disjuncts those are.
 
-    `bounds`: of the whole graph's neurons, as evidence. `condensed`: the same network as matrices, where it is
-    piecewise linear. `origin`: where its neurons come from, see `Compressed`.
+    `bounds`: of the whole graph's neurons, as evidence. `condensed`, `stacked`: the network as matrices, where it
+    is piecewise linear. `origin`: where its neurons come from, see `Compressed`.
     """
 
     program: Program
@@ -39,6 +39,7 @@ class Root:
     disjuncts: Tensor
     bounds: Bounds | None = None
     condensed: Condensed | None = None
+    stacked: Stacked | None = None
     origin: np.ndarray | None = None
 
     def signs(self, phase: Tensor) -> dict[int, Tensor]:
@@ -180,7 +181,7 @@ def shrink(
     single = torch.eye(count * height, dtype=space.dtype, device=space.device).reshape(count, height, -1)
     goal = Goal(single, None, single.new_zeros(count, height), mixable=True)
     every = torch.arange(count, device=space.device)
-    return Root(program, state, goal, every, None, condense(small, state, space), small.origin)
+    return Root(program, state, goal, every, None, condense(small, state, space), small.stacked, small.origin)
 
 
 def condense(small: Compressed, state: State, space: Space) -> Condensed:

@@ -46,6 +46,7 @@ class SubproblemBounds:
         self.root, self.net, self.budget = root, net, budget
         self.exact = root.double()  # in float32 rounding may eat the margins of deep networks
         self.reserve = 0.0
+        self.width = max(root.program.sizes)  # numbers that a subproblem needs at least
 
     def first(self) -> Subproblems:
         """One subproblem per open goal, nothing fixed; its weights favour the row that is nearest to a proof."""
@@ -77,10 +78,14 @@ class SubproblemBounds:
     def bound(self, items: Subproblems, iterations: int) -> BoundedSubproblems:
         """Variables and what they prove."""
         found = self.ascend(items, iterations)
-        result = self.exact.prove(items.disjunct, items.phase, found.best.to(torch.float64))
+        result = self.prove(items, found.best.to(torch.float64))
         lost = (found.margin - result.margin[:, 0].to(found.margin.dtype)).nan_to_num(0.0, 0.0, 0.0)
         self.reserve = RESERVE * float(lost.max())
         return BoundedSubproblems(found, result)
+
+    def prove(self, items: Subproblems, variables: Variables) -> BoundResult:
+        """What the variables prove, all rounding included."""
+        return self.exact.prove(items.disjunct, items.phase, variables)
 
     def ranked(self, items: Subproblems, done: BoundedSubproblems) -> Subproblems:
         """The subproblems with their new bounds, starting variables and branching candidates."""

@@ -13,7 +13,7 @@ from verifolio.plugins.crown.options import CrownOptions
 from verifolio.plugins.crown.reduce.condensed import Condensed
 from verifolio.plugins.crown.search.candidates import CandidatePoints
 from verifolio.plugins.crown.search.frontier import Frontier
-from verifolio.plugins.crown.search.neurons.bounds import SubproblemBounds
+from verifolio.plugins.crown.search.neurons.envelope_bounds import make_bounds
 from verifolio.plugins.crown.search.neurons.leaf import LeafSolver
 from verifolio.plugins.crown.search.neurons.record import ProofRecord
 from verifolio.plugins.crown.search.neurons.subproblems import Subproblems
@@ -39,7 +39,7 @@ class NeuronSearch:
     ) -> None:
         self.root, self.points = root, points
         self.context, self.options = context, options
-        self.bounding = SubproblemBounds(root, net, context.budget)
+        self.bounding = make_bounds(root, net, context.budget, bool(options.certificate or options.trace))
         self.leaves = LeafSolver(self.bounding.exact)
         self.frontier: Frontier[Subproblems] = Frontier()
         self.workers = WorkerThreads(context.budget.cores, self._take, self._round)
@@ -118,7 +118,7 @@ class NeuronSearch:
         """The next batch of domains."""
         if self.context.budget.expired():
             return None
-        room = self.options.batch or int(np.clip(ELEMENTS // max(self.root.program.sizes), LEAST, MOST))
+        room = self.options.batch or int(np.clip(ELEMENTS // self.bounding.width, LEAST, MOST))
         return self.frontier.take(room, self.workers.size)
 
     def _stats(self) -> dict[str, float | int | str]:

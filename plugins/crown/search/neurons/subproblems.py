@@ -61,13 +61,7 @@ class Subproblems:
     def join(cls, parts: list[Subproblems]) -> Subproblems:
         if len(parts) == 1:
             return parts[0]
-        first, variables = parts[0], [p.variables for p in parts]
-        return replace(
-            first,
-            **{
-                n: torch.cat([getattr(p, n) for p in parts]) for n in ("disjunct", "bound", "branch", "phase")
-            },
-            variables=Variables(
-                *(torch.cat([getattr(v, n) for v in variables]) for n in ("alpha", "beta", "mix"))
-            ),
-        )
+        columns = {
+            n: torch.cat([getattr(p, n) for p in parts]) for n in ("disjunct", "bound", "branch", "phase")
+        }
+        return Subproblems(**columns, variables=Variables.join([p.variables for p in parts]))
