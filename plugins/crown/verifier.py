@@ -79,7 +79,10 @@ class Crown(Searcher):
         wide = free_inputs(problem.domain.lower, problem.domain.upper)
         if wide <= FEW_INPUTS:  # what hinges on rounding in boxes, phases and linear programs decide
             return [self._on_inputs, self._on_neurons]
-        if len(problem.graph.relus) > 1 and kernel_applies(problem):  # one layer has better bounds than boxes
+        deep = (
+            problem.graph.piecewise_linear and len(problem.graph.relus) > 1
+        )  # one layer has better bounds than boxes
+        if deep and kernel_applies(problem):
             return [self._on_inputs_briefly, self._on_neurons]
         if not problem.graph.piecewise_linear and wide <= SOME_INPUTS:
             return [self._on_neurons, self._on_inputs]

@@ -1,10 +1,11 @@
-/* Linear bounds of a small piecewise-linear network on many boxes, one box at a time.
+/* Linear bounds of a small network of ReLUs and products on many boxes, one box at a time.
  *
  * The batched tensor engine treats every neuron of every box alike; on small boxes nine neurons of ten are
  * stable, and only the unstable ones need a backward pass. This kernel does exactly that work.
  *
  * The network is a list of blocks. Block k computes z_k = W_k f + b_k from the feature vector
- * f = (x, relu(z_1), ..., relu(z_{k-1})), reading only the columns [first_k, last_k). The last block holds the
+ * f = (x, g_1(z_1), ..., g_{k-1}(z_{k-1})), reading only the columns [first_k, last_k). g is the ReLU, or for a block of
+ * products z = (u, v) the vector of all u_m v_m, which has half as many entries. The last block holds the
  * rows of the output condition minus their right-hand sides: a disjunct is impossible on a box if one of its
  * rows is positive there. noise_k bounds the rounding error of one entry of z_k (see program.py): a coefficient
  * c on that entry is charged |c| noise.
@@ -33,12 +34,19 @@ typedef struct {
     const double *weight, *bias, *noise;
     const int32_t *disjunct; /* per row of the last block */
     const uint8_t *strict;   /* per row */
+    const uint8_t *kind;     /* per row of the hidden blocks */
     const int64_t *offset;   /* of each block's weight */
 } Net;
 
+enum { RELU = 0, FACTOR = 1, EQUAL_FACTOR = 2 }; /* EQUAL_FACTOR: both factors of the product are the same */
+
 typedef struct {
     double *coef;               /* features: the row that is being pushed back */
-    double *slope_low, *slope_up, *lift; /* per neuron: alpha z <= relu(z) <= s z + t */
+    /* per neuron: alpha z <= relu(z) <= s z + t. Of a product u v the two factors hold its lines together:
+     * slope_low of both are the coefficients of the line below, slope_up of the line above; lift[u] is the constant
+     * of the line above, lift[v] of the line below. */
+    double *slope_low, *slope_up, *lift;
+    double *low, *up;           /* per factor: its interval on the box */
     double *base, *gap; /* per neuron: the lower line's gap, and what the current row's looseness owes to it */
     double *spread;             /* per neuron: inputs coefficients of its upper line, times widths */
     double *row_coef, *row_bound; /* per row: coefficients over x, and the lower bound */
@@ -49,18 +57,53 @@ FAST static void axpy(double *restrict c, const double *restrict w, double a, in
     for (int i = 0; i < n; i++) c[i] += a * w[i];
 }
 
+/* Block k's features: one per ReLU, one per two factors. */
+static int outputs(const Net *net, int k, int neuron) {
+    return net->kind[neuron] == RELU ? net->size[k] : net->size[k] / 2;
+}
+
+/* Add c times pre-activation m of block j, which is neuron id, to the row. */
+static void add_row(const Net *net, Scratch *s, int j, int m, int id, double c, double *bias, double *error) {
+    int width = net->last[j] - net->first[j];
+    if (c == 0.0) return;
+    *bias += c * net->bias[id];
+    *error += fabs(c) * net->noise[id];
+    axpy(s->coef + net->first[j], net->weight + net->offset[j] + (int64_t)m * width, c, width);
+}
+
+/* Replace coefficients on the products of block j by the lines of their factors. */
+static void push_products(const Net *net, Scratch *s, int j, int neuron, int feature, double sign, double *bias,
+                          double *error, int record) {
+    int n = net->size[j] / 2;
+    double many = (net->features + 64) * UNIT;
+    for (int m = 0; m < n; m++) {
+        double a = s->coef[feature + m];
+        if (a == 0.0) continue;
+        int u = neuron + m, v = u + n, below = a * sign > 0;
+        double lift = s->lift[below ? v : u];
+        const double *slope = below ? s->slope_low : s->slope_up;
+        *bias += a * lift;
+        *error += fabs(a * lift) * many;
+        if (record) s->gap[u] = s->gap[v] = fabs(a) * s->base[u] / 2;
+        add_row(net, s, j, m, u, a * slope[u], bias, error);
+        add_row(net, s, j, m + n, v, a * slope[v], bias, error);
+    }
+}
+
 /* Push a row over block k's pre-activations, already in s->coef with constant *bias, back to the input.
  * sign +1 bounds from below, -1 from above (then the mirrored lines apply). record: keep gaps. */
 static void push_back(const Net *net, Scratch *s, const int8_t *phase, int k, double sign, double *bias,
                       double *error, int record) {
     int neuron = 0, feature = net->inputs;
     double many = (net->features + 64) * UNIT;
-    for (int j = 0; j < k; j++) neuron += net->size[j], feature += net->size[j];
+    for (int j = 0; j < k; j++) feature += outputs(net, j, neuron), neuron += net->size[j];
     for (int j = k - 1; j >= 0; j--) {
         int n = net->size[j];
-        neuron -= n, feature -= n;
-        const double *weight = net->weight + net->offset[j];
-        int width = net->last[j] - net->first[j];
+        neuron -= n, feature -= outputs(net, j, neuron);
+        if (net->kind[neuron] != RELU) {
+            push_products(net, s, j, neuron, feature, sign, bias, error, record);
+            continue;
+        }
         for (int m = 0; m < n; m++) {
             double a = s->coef[feature + m];
             if (a == 0.0) continue;
@@ -77,11 +120,8 @@ static void push_back(const Net *net, Scratch *s, const int8_t *phase, int k, do
                     *error += fabs(a) * s->lift[id] * many;
                     if (record) s->gap[id] = fabs(a) * s->lift[id];
                 }
-                if (c == 0.0) continue;
             }
-            *bias += c * net->bias[id];
-            *error += fabs(c) * net->noise[id];
-            axpy(s->coef + net->first[j], weight + (int64_t)m * width, c, width);
+            add_row(net, s, j, m, id, c, bias, error);
         }
     }
 }
@@ -105,6 +145,19 @@ static void load_row(const Net *net, Scratch *s, int k, int m) {
            sizeof(double) * (size_t)width);
 }
 
+/* The lines of a product u v around the centre (c, d) of its factors' intervals with radii r, q:
+ * u v = d u + c v - c d + (u - c) (v - d), and the last term lies in [-r q, r q], for a square in [0, r r]. */
+static void relax_product(Scratch *s, int u, int v, int equal) {
+    double c = (s->low[u] + s->up[u]) / 2, d = (s->low[v] + s->up[v]) / 2;
+    double r = fmax(s->up[u] - c, c - s->low[u]), q = fmax(s->up[v] - d, d - s->low[v]);
+    double gap = r * q * (1 + 16 * UNIT), reserve = 16 * UNIT * (fabs(c * d) + gap) + 1e-300;
+    s->slope_low[u] = s->slope_up[u] = d;
+    s->slope_low[v] = s->slope_up[v] = c;
+    s->lift[u] = -c * d + gap + reserve;
+    s->lift[v] = -c * d - (equal ? 0.0 : gap) - reserve;
+    s->base[u] = gap; /* an infinite interval makes the lines NaN or infinite: then the box stays open */
+}
+
 /* Bounds of every neuron that is not stable yet; sets phases and lines. */
 static void bound_neurons(const Net *net, Scratch *s, int8_t *phase, const double *lo, const double *hi) {
     int id = 0, n = net->inputs;
@@ -117,7 +170,7 @@ static void bound_neurons(const Net *net, Scratch *s, int8_t *phase, const doubl
             double value = over_box(s->coef, lo, hi, n, &error);
             double low = value + bias - error * 1.01 - fabs(bias) * 64 * UNIT;
             if (low == HUGE_VAL) low = -HUGE_VAL; /* an overflow proves nothing */
-            if (low >= 0) {
+            if (low >= 0 && net->kind[id] == RELU) {
                 phase[id] = 1;
                 continue;
             }
@@ -131,6 +184,10 @@ static void bound_neurons(const Net *net, Scratch *s, int8_t *phase, const doubl
             value = -over_box(s->coef, lo, hi, n, &error);
             double up = value + bias + error * 1.01 + fabs(bias) * 64 * UNIT;
             if (up == -HUGE_VAL) up = HUGE_VAL;
+            if (net->kind[id] != RELU) {
+                s->low[id] = low, s->up[id] = up;
+                continue;
+            }
             if (up <= 0) {
                 phase[id] = -1;
                 continue;
@@ -141,6 +198,9 @@ static void bound_neurons(const Net *net, Scratch *s, int8_t *phase, const doubl
             s->slope_low[id] = up > -low ? 1.0 : 0.0;
             s->base[id] = up > -low ? -low : up;
         }
+        int n_products = net->size[k] / 2, start = id - net->size[k];
+        for (int m = 0; net->kind[start] != RELU && m < n_products; m++)
+            relax_product(s, start + m, start + n_products + m, net->kind[start + m] == EQUAL_FACTOR);
     }
 }
 
@@ -225,52 +285,55 @@ static int one_box(const Net *net, Scratch *s, int8_t *phase, double *lo, double
 static int allocate(const Net *net, Scratch *s) {
     size_t neurons = (size_t)net->neurons + 1, n = (size_t)net->inputs;
     s->coef = calloc((size_t)net->features + 4 * n + 8, sizeof(double));
-    double *block = calloc(neurons * (5 + n) + (size_t)net->rows * (n + 1), sizeof(double));
+    double *block = calloc(neurons * (7 + n) + (size_t)net->rows * (n + 1), sizeof(double));
     if (s->coef == NULL || block == NULL) {
         free(s->coef), free(block);
         return 0;
     }
     s->slope_low = block, s->slope_up = block + neurons, s->lift = block + 2 * neurons;
     s->gap = block + 3 * neurons, s->base = block + 4 * neurons;
-    s->spread = block + 5 * neurons, s->row_bound = s->spread + neurons * n;
+    s->low = block + 5 * neurons, s->up = block + 6 * neurons;
+    s->spread = block + 7 * neurons, s->row_bound = s->spread + neurons * n;
     s->row_coef = s->row_bound + net->rows;
     return 1;
 }
 
 static const char *DOC =
-    "bound(size, first, last, offset, weight, bias, noise, disjunct, strict, disjuncts,\n"
+    "bound(size, first, last, offset, weight, bias, noise, kind, disjunct, strict, disjuncts,\n"
     "      phase, lower, upper, score, corner, margin, closed) -> None\n\n"
     "Decide boxes (rows of lower and upper). Arrays are C-contiguous: int32 size, first, last, disjunct; int64\n"
-    "offset; uint8 strict and closed; int8 phase (boxes, neurons), updated; the rest float64.\n";
+    "offset; uint8 kind, strict and closed; int8 phase (boxes, neurons), updated; the rest float64.\n";
 
 static PyObject *bound(PyObject *self, PyObject *args) {
-    Py_buffer b[16];
+    Py_buffer b[17];
     int disjuncts;
     (void)self;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*y*iw*w*w*w*w*w*w*", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5], &b[6],
-                          &b[7], &b[8], &disjuncts, &b[9], &b[10], &b[11], &b[12], &b[13], &b[14], &b[15]))
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*y*y*iw*w*w*w*w*w*w*", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5],
+                          &b[6], &b[7], &b[8], &b[9], &disjuncts, &b[10], &b[11], &b[12], &b[13], &b[14], &b[15],
+                          &b[16]))
         return NULL;
     Net net = {.size = b[0].buf, .first = b[1].buf, .last = b[2].buf, .offset = b[3].buf, .weight = b[4].buf,
-               .bias = b[5].buf, .noise = b[6].buf, .disjunct = b[7].buf, .strict = b[8].buf,
+               .bias = b[5].buf, .noise = b[6].buf, .kind = b[7].buf, .disjunct = b[8].buf, .strict = b[9].buf,
                .disjuncts = disjuncts, .blocks = (int)(b[0].len / 4)};
     net.rows = net.size[net.blocks - 1];
-    for (int k = 0; k + 1 < net.blocks; k++) net.neurons += net.size[k];
-    Py_ssize_t boxes = b[15].len;
-    net.inputs = boxes ? (int)(b[10].len / 8 / boxes) : 0;
-    net.features = net.inputs + net.neurons;
+    Py_ssize_t boxes = b[16].len;
+    net.inputs = boxes ? (int)(b[11].len / 8 / boxes) : 0;
+    net.features = net.inputs;
+    for (int k = 0; k + 1 < net.blocks; k++)
+        net.features += outputs(&net, k, net.neurons), net.neurons += net.size[k];
     Scratch s;
     int ok = 1;
     Py_BEGIN_ALLOW_THREADS;
     ok = allocate(&net, &s);
     for (Py_ssize_t i = 0; ok && i < boxes; i++) {
         Py_ssize_t at = i * net.inputs;
-        ((uint8_t *)b[15].buf)[i] = (uint8_t)one_box(
-            &net, &s, (int8_t *)b[9].buf + i * net.neurons, (double *)b[10].buf + at,
-            (double *)b[11].buf + at, (double *)b[12].buf + at, (double *)b[13].buf + at, (double *)b[14].buf + i);
+        ((uint8_t *)b[16].buf)[i] = (uint8_t)one_box(
+            &net, &s, (int8_t *)b[10].buf + i * net.neurons, (double *)b[11].buf + at,
+            (double *)b[12].buf + at, (double *)b[13].buf + at, (double *)b[14].buf + at, (double *)b[15].buf + i);
     }
     if (ok) free(s.coef), free(s.slope_low);
     Py_END_ALLOW_THREADS;
-    for (int i = 0; i < 16; i++) PyBuffer_Release(&b[i]);
+    for (int i = 0; i < 17; i++) PyBuffer_Release(&b[i]);
     if (!ok) return PyErr_NoMemory();
     Py_RETURN_NONE;
 }

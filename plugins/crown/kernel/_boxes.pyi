@@ -10,6 +10,7 @@ def bound(
     weight: NDArray[Any],
     bias: NDArray[Any],
     noise: NDArray[Any],
+    kind: NDArray[Any],
     disjunct: NDArray[Any],
     strict: NDArray[Any],
     disjuncts: int,

@@ -1,7 +1,7 @@
-"""A small piecewise-linear graph as blocks of dense rows over all earlier features, for the box kernel.
+"""A small graph of ReLUs and products as blocks of dense rows over all earlier features, for the box kernel.
 
-Feature vector: (x, relu(z_1), ..., relu(z_K)) with z_k = W_k f + b_k. Composing affine nodes rounds; the error is
-carried along and ends up in each block's `noise`.
+Feature vector: (x, g(z_1), ..., g(z_K)) with z_k = W_k f + b_k, where g is the ReLU, or multiplies the first half of
+z by the second. Composing affine nodes rounds; the error is carried along and ends up in each block's `noise`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from verifolio.graph import Affine, Constant, Conv, Graph, Relu
+from verifolio.graph import NONLINEAR, Affine, Constant, Conv, Elementwise, Graph, Op, Product, Relu
 from verifolio.graph.matrix import conv_matrix, linear_part, offset
 from verifolio.model.problem import Problem
 from verifolio.plugins.crown.propagate.arrays import all_rows
@@ -20,6 +20,7 @@ from verifolio.plugins.crown.propagate.region import shrunk_box
 
 Array = NDArray[np.float64]
 UNIT = 2.0**-53  # the unit roundoff of float64
+RELU, FACTOR, EQUAL_FACTOR = 0, 1, 2  # as in _boxes.c
 MAX_FEATURES = 8000  # rows over all features are dense, so time per box grows with the square; a choice
 # of the weights: 48 MB, all of which every box reads; beyond the caches each box waits for memory. A choice.
 MAX_ENTRIES = 6_000_000
@@ -41,6 +42,7 @@ class Blocks:
 
     inputs: int
     hidden: tuple[FeatureForm, ...]
+    kinds: tuple[NDArray[np.uint8], ...]
     output: FeatureForm
 
     @property
@@ -49,17 +51,24 @@ class Blocks:
 
 
 def make_blocks(graph: Graph) -> Blocks | None:
-    """The blocks of a graph, or None where it is not piecewise linear or too large for dense rows."""
-    features = graph.input_size + graph.neurons
-    if not graph.piecewise_linear or features > MAX_FEATURES:
+    """The blocks of a graph, or None where it holds other functions or is too large for dense rows."""
+    used = graph.nodes[1 : graph.output + 1]
+    nonlinear = [n.op for n in used if isinstance(n.op, NONLINEAR)]
+    features = graph.input_size + sum(op.size for op in nonlinear)
+    if features > MAX_FEATURES or not all(
+        isinstance(op, Relu | Product) or is_square(op) for op in nonlinear
+    ):
         return None
     forms: list[FeatureForm] = [_pick(0, graph.input_size, features)]
     hidden: list[FeatureForm] = []
+    kinds: list[NDArray[np.uint8]] = []
     start = graph.input_size
-    for node in graph.nodes[1 : graph.output + 1]:
+    for node in used:
         parents = [forms[p] for p in node.parents]
-        if isinstance(node.op, Relu):
-            hidden.append(parents[0])
+        if isinstance(node.op, NONLINEAR):
+            parents = parents * 2 if is_square(node.op) else parents
+            hidden.append(_stack(parents))
+            kinds.append(_kinds(node.op, parents, len(set(node.parents)) == 1))
             forms.append(_pick(start, node.op.size, features))
             start += node.op.size
         elif isinstance(node.op, Constant):
@@ -69,7 +78,36 @@ def make_blocks(graph: Graph) -> Blocks | None:
             forms.append(_compose(node.op, list(matrices), parents, features))
         if sum(f.matrix.nnz for f in hidden) > MAX_ENTRIES or forms[-1].matrix.nnz > MAX_ENTRIES:
             return None
-    return Blocks(graph.input_size, tuple(hidden), forms[graph.output])
+    return Blocks(graph.input_size, tuple(hidden), tuple(kinds), forms[graph.output])
+
+
+def _stack(forms: list[FeatureForm]) -> FeatureForm:
+    """Forms one below the other."""
+    if len(forms) == 1:
+        return forms[0]
+    matrix, error = (
+        sparse.csr_array(sparse.vstack([getattr(f, n) for f in forms])) for n in ("matrix", "matrix_error")
+    )
+    bias, bias_error = (np.concatenate([getattr(f, n) for f in forms]) for n in ("bias", "bias_error"))
+    return FeatureForm(matrix, bias, error, bias_error)
+
+
+def is_square(op: Op) -> bool:
+    """Whether an operator is a product of its only parent with itself."""
+    return isinstance(op, Elementwise) and op.function == "pow" and op.parameter == 2
+
+
+def _kinds(op: Op, parents: list[FeatureForm], one_parent: bool) -> NDArray[np.uint8]:
+    """What the rows of a block feed: a ReLU, a product, or a product of two equal factors."""
+    if isinstance(op, Relu):
+        return np.full(op.size, RELU, np.uint8)
+    first, second = parents
+    # equal forms that carry an error may stand for different numbers, unless they are one node's
+    exact = not (
+        first.matrix_error.nnz or second.matrix_error.nnz or (first.bias_error + second.bias_error).any()
+    )
+    same = (abs(first.matrix - second.matrix).sum(1) == 0) & (first.bias == second.bias) & exact
+    return np.tile(np.where(same | one_parent, EQUAL_FACTOR, FACTOR).astype(np.uint8), 2)
 
 
 def _pick(start: int, count: int, features: int) -> FeatureForm:
@@ -140,6 +178,7 @@ class Kernel:
     weight: Array
     bias: Array
     noise: Array
+    kind: NDArray[np.uint8]
     disjunct: NDArray[np.int32]
     strict: NDArray[np.uint8]
     disjuncts: int
@@ -149,7 +188,7 @@ class Kernel:
 def make_kernel(blocks: Blocks, problem: Problem) -> Kernel:
     """Compile blocks and an output condition, on the problem's box."""
     forms = [*blocks.hidden, _rows_form(blocks, problem)]
-    noises = _noises(forms, problem, blocks.inputs)
+    noises = _noises(forms, blocks.kinds, problem, blocks.inputs)
     firsts, lasts, weights = [], [], []
     for form in forms:
         columns = form.matrix.indices[form.matrix.data != 0]
@@ -166,6 +205,7 @@ def make_kernel(blocks: Blocks, problem: Problem) -> Kernel:
         np.concatenate(weights),
         np.concatenate([f.bias for f in forms]),
         np.concatenate(noises),
+        np.concatenate([np.zeros(0, np.uint8), *blocks.kinds]),
         np.concatenate([np.full(r.count, d, np.int32) for d, r in enumerate(problem.disjuncts)]),
         np.concatenate([r.strict for r in problem.disjuncts]).astype(np.uint8),
         len(problem.disjuncts),
@@ -192,23 +232,35 @@ def _rows_form(blocks: Blocks, problem: Problem) -> FeatureForm:
     )
 
 
-def _noises(forms: list[FeatureForm], problem: Problem, inputs: int) -> list[Array]:
+def _noises(
+    forms: list[FeatureForm], kinds: tuple[NDArray[np.uint8], ...], problem: Problem, inputs: int
+) -> list[Array]:
     """Per block: rounding error of one entry, from magnitudes that hold on the problem's whole box."""
     features = forms[0].matrix.shape[1]
     low, high = np.zeros(features), np.zeros(features)
     low[:inputs], high[:inputs] = shrunk_box(problem.domain)
     gamma = 1.05 * (features + 64) * UNIT
     start, noises = inputs, []
-    for form in forms:
+    for k, form in enumerate(forms):
         magnitude = np.maximum(np.abs(low), np.abs(high))
         size = abs(form.matrix) @ magnitude + np.abs(form.bias)
         noise = gamma * size + 1.05 * (form.matrix_error @ magnitude + form.bias_error) + 1e-300
         noises.append(noise)
         centre, radius = (low + high) / 2, (high - low) / 2
         middle, reach = form.matrix @ centre + form.bias, abs(form.matrix) @ radius + 2 * noise
-        stop = start + len(noise)
-        if stop <= features:
-            low[start:stop] = np.maximum(middle - reach, 0)
-            high[start:stop] = np.maximum(middle + reach, 0)
-        start = stop
+        if k < len(kinds):
+            ends = _features(middle - reach, middle + reach, kinds[k])
+            stop = start + len(ends[0])
+            low[start:stop], high[start:stop] = ends
+            start = stop
     return noises
+
+
+def _features(low: Array, high: Array, kinds: NDArray[np.uint8]) -> tuple[Array, Array]:
+    """Intervals of a block's features from those of its rows."""
+    if not kinds.any():
+        return np.maximum(low, 0), np.maximum(high, 0)
+    half = len(low) // 2
+    corners = np.stack([a[:half] * b[half:] for a in (low, high) for b in (low, high)])
+    slack = 4 * UNIT * np.abs(corners).max(0)  # each product rounds once
+    return corners.min(0) - slack, corners.max(0) + slack

@@ -9,10 +9,10 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.graph import Graph, Relu
+from verifolio.graph import Graph, Product, Relu
 from verifolio.model.problem import Problem
 from verifolio.plugin.evidence import Bounds
-from verifolio.plugins.crown.kernel.blocks import make_blocks, make_kernel
+from verifolio.plugins.crown.kernel.blocks import is_square, make_blocks, make_kernel
 
 try:  # compiled where a C compiler was at hand when the package was built
     from verifolio.plugins.crown.kernel import _boxes as _boxes
@@ -84,7 +84,7 @@ class KernelEngine:
     def __init__(self, problem: Problem, threads: int, known: Bounds | None = None) -> None:
         blocks = make_blocks(problem.graph)
         if _boxes is None or blocks is None:
-            raise ValueError("the kernel needs a compiled extension and a small piecewise-linear graph")
+            raise ValueError("the kernel needs a compiled extension and a small graph of ReLUs and products")
         self.kernel = make_kernel(blocks, problem)
         self.neurons = blocks.neurons
         self.phase = stable_phases(problem.graph, known)
@@ -103,16 +103,19 @@ class KernelEngine:
         k, count = self.kernel, len(batch)
         score, corner = np.zeros_like(batch.lower), np.zeros_like(batch.lower)
         margin, closed = np.zeros(count), np.zeros(count, np.uint8)
-        network = (k.size, k.first, k.last, k.offset, k.weight, k.bias, k.noise, k.disjunct, k.strict)
+        network = (k.size, k.first, k.last, k.offset, k.weight, k.bias, k.noise, k.kind)
+        condition = (k.disjunct, k.strict, k.disjuncts)
         boxes = (batch.phase, batch.lower, batch.upper, score, corner, margin, closed)
-        _boxes.bound(*network, k.disjuncts, *boxes)
+        _boxes.bound(*network, *condition, *boxes)
         return Findings(closed.astype(bool), score, corner, margin)
 
 
 def stable_phases(graph: Graph, known: Bounds | None) -> NDArray[np.int8]:
-    """The phase of every neuron that bounds show to be stable: 1 active, -1 inactive; 0 for the others."""
+    """The phase of every neuron that bounds show to be stable: 1 active, -1 inactive; 0 for others and factors."""
     found = [np.zeros(0, np.int8)]
     for node in graph.nodes[1 : graph.output + 1]:
+        if isinstance(node.op, Product) or is_square(node.op):
+            found.append(np.zeros(2 * node.op.size, np.int8))
         if isinstance(node.op, Relu):
             read, phase = node.parents[0], np.zeros(node.op.size, np.int8)
             if known is not None and read in known.lower and read in known.upper:

@@ -133,6 +133,52 @@ def test_kernel(name: str) -> None:
 
 
 @needs_kernel
+@pytest.mark.parametrize("name", ["quadratic", "hard_swish"])
+def test_kernel_on_products(name: str) -> None:
+    """Bounds below what points attain, close to it on small boxes, and nothing cut off that meets the condition."""
+    graph = network(name, 1)
+    problem = problem_of(graph, one_box(graph, 0.4))
+    batch = parts_of(problem.domain, 9, 0)
+    engine = KernelEngine(problem, 1)
+    batch.phase = np.zeros((9, engine.neurons), np.int8)
+    before = [Domain(low, high) for low, high in zip(batch.lower.copy(), batch.upper.copy(), strict=True)]
+    found = engine.bound(batch)
+    for k, domain in enumerate(before):
+        points = sample(domain, 300, k)
+        check_cut(problem, domain, batch, k, bool(found.closed[k]))
+        if not found.closed[k]:  # of the worst disjunct, the best row
+            assert found.margin[k] <= row_gaps(problem, points).max() + 1e-12
+    check_products_converge(problem)
+
+
+def row_gaps(problem: Problem, points: Array) -> Array:
+    """Per disjunct the least value over points of its largest row minus right-hand side."""
+    inputs, outputs, rhs = all_rows(problem)
+    values = values_at(problem.graph, points)[problem.graph.output]
+    gaps = points @ inputs.T + values @ outputs.T - rhs
+    parts = np.split(gaps, np.cumsum([d.count for d in problem.disjuncts])[:-1], 1)
+    return np.array([part.max(1).min() for part in parts])
+
+
+def check_products_converge(problem: Problem) -> None:
+    """The looseness of a product falls with the square of its box's size, that of a wrong line does not."""
+    n, graph = problem.graph.input_size, problem.graph
+    centre = (problem.domain.lower + problem.domain.upper) / 2
+    losses = []
+    for reach in (1e-2, 1e-3):
+        domain = Domain(centre - reach, centre + reach)
+        least = float(attained(graph, domain, np.eye(graph.output_size)[:1])[0])
+        engine = KernelEngine(Problem(graph, domain, (make_rows([({n: 1.0}, least)]),)), 1)
+        batch = BoxBatch(
+            domain.lower[None].copy(), domain.upper[None].copy(), np.zeros((1, engine.neurons), np.int8)
+        )
+        found = engine.bound(batch)
+        assert not found.closed[0]  # a point attains the threshold
+        losses.append(-float(found.margin[0]))
+    assert -1e-12 <= losses[1] <= 0.05 * losses[0] + 1e-9
+
+
+@needs_kernel
 @pytest.mark.parametrize("name", ["dense", "clip", "residual"])
 def test_kernel_narrows(name: str) -> None:
     """A row that can only just be met cuts off most of its box, along every input that matters."""
