@@ -18,7 +18,7 @@ from pathlib import Path
 from verifolio.errors import VerifolioError
 from verifolio.model.answer import Witness
 from verifolio.model.query import Query
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context
 from verifolio.run.budget import Budget
 from verifolio.trust.referee import judge, replay
@@ -33,7 +33,7 @@ def attack(
         problems = query.problems
     except VerifolioError as error:
         return "error", 0.0, str(error).splitlines()[0][:150]
-    member = installed().verifiers.get(verifier)()
+    member = current_plugins().verifiers.get(verifier)()
     context = Context(
         budget=Budget(seconds), check=lambda x: isinstance(replay(query, x), Witness), seed=seed
     )

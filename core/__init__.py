@@ -6,6 +6,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    __version__: str
     from verifolio.errors import InputError, SoundnessAlarm, UnknownPlugin, UnsupportedNetwork, VerifolioError
     from verifolio.model.answer import Answer, Attempt, Flag, Outcome, Verdict, Witness
     from verifolio.model.problem import Ball, Domain, Problem
@@ -16,8 +17,9 @@ if TYPE_CHECKING:
     from verifolio.plugin.evidence import Assumptions, Bounds, Evidence
     from verifolio.plugin.executor import Executor, Handle
     from verifolio.plugin.hookspecs import hookimpl
+    from verifolio.plugin.manager import Plugins, current_plugins
     from verifolio.plugin.property import Property, Reference
-    from verifolio.plugin.registry import Registry, installed
+    from verifolio.plugin.registry import Registry
     from verifolio.plugin.verifier import Context, NoOptions, Verifier
     from verifolio.portfolio.file import parse_portfolio, read_portfolio
     from verifolio.portfolio.tree import Member, Portfolio, Race, Series, choose, single
@@ -44,7 +46,8 @@ _HOMES = {
     "plugin.property": ("Property", "Reference"),
     "model.query": ("Query",),
     "trust.referee": ("Rejection", "judge"),
-    "plugin.registry": ("Registry", "installed"),
+    "plugin.manager": ("Plugins", "current_plugins"),
+    "plugin.registry": ("Registry",),
     "storage.store": ("Store",),
     "plugin.verifier": ("Context", "NoOptions", "Verifier"),
 }
@@ -52,6 +55,10 @@ _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("verifolio")
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
@@ -84,6 +91,7 @@ __all__ = [
     "NoOptions",
     "Oracle",
     "Outcome",
+    "Plugins",
     "Portfolio",
     "Problem",
     "Property",
@@ -102,8 +110,8 @@ __all__ = [
     "VerifolioError",
     "Witness",
     "choose",
+    "current_plugins",
     "hookimpl",
-    "installed",
     "judge",
     "parse_portfolio",
     "read_portfolio",

@@ -83,9 +83,11 @@ def test_plugins_know_no_sibling() -> None:
 
 def test_core_names_no_verifier() -> None:
     """Generic code has no case for a backend; the default portfolio is data, and where names belong."""
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
-    names = {cls.name for cls in installed().verifiers if cls.__module__.startswith("verifolio.plugins")}
+    names = {
+        cls.name for cls in current_plugins().verifiers if cls.__module__.startswith("verifolio.plugins")
+    }
     found = []
     for path in sources("core"):
         if "testing" in path.parts:
@@ -142,7 +144,7 @@ def test_imports_are_light(statement: str) -> None:
 def test_available_is_light() -> None:
     """Asking every plugin whether it can be used imports no backend."""
     code = (
-        "import sys; from verifolio.plugin.registry import installed; p = installed()\n"
+        "import sys; from verifolio.plugin.manager import current_plugins; p = current_plugins()\n"
         "for r in (p.verifiers, p.bounders, p.properties, p.estimators, p.executors, p.datasets):\n"
         "    for c in r: r.unavailable(c.name)\n"
         "print(*sys.modules)"

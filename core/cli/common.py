@@ -73,10 +73,11 @@ def open_oracle(
     alarm: bool = True,
 ) -> Iterator[Oracle]:
     """The oracle that the common options describe; its workers start while the caller imports and parses."""
-    from verifolio.plugin.hooks import make_executor
+    from verifolio.plugin.manager import current_plugins
 
+    plugins = current_plugins()
     with ExitStack() as stack:
-        place = stack.enter_context(make_executor(executor, LANES * workers, device))
+        place = stack.enter_context(plugins.make_executor(executor, LANES * workers, device))
         share = place.share(workers, cores)
         place.warm()
         from verifolio.solve.oracle import Oracle

@@ -113,9 +113,9 @@ def tracing(
     """The verifier and its options that leave a trace; refuses at once where no certificate can be written."""
     from verifolio.certificates.writer import obstacle
     from verifolio.errors import InputError
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
-    able = [name for name, cls in installed().verifiers.usable().items() if cls.leaves_trace]
+    able = [name for name, cls in current_plugins().verifiers.usable().items() if cls.leaves_trace]
     if verifier not in ("", *able) or portfolio or store:
         raise InputError(
             "--certificate", f"verifier {' or '.join(able)}, no portfolio and no store", "another choice"

@@ -55,6 +55,11 @@ def register_datasets(registry: Registry[DataSource]) -> None:
 
 
 @hookspec
+def register_packages(packages: set[str]) -> None:
+    """Add names of distributions: their versions are kept with every answer. The plugin's own is there already."""
+
+
+@hookspec
 def register_commands(app: typer.Typer) -> None:
     """Add commands to the command line: `app.command("mine")(function)`."""
 

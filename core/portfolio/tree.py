@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from verifolio.errors import UnknownPlugin
 from verifolio.model.problem import free_inputs
 from verifolio.plugin.choice import Choice
+from verifolio.plugin.manager import Plugins
 from verifolio.plugin.verifier import Verifier
 
 if TYPE_CHECKING:
@@ -133,31 +134,29 @@ def single(verifier: str | Verifier, options: Mapping[str, object] | None = None
     return Portfolio(Member(chosen), chosen.name)
 
 
-def provers(portfolio: Portfolio) -> Portfolio:
+def provers(portfolio: Portfolio, plugins: Plugins) -> Portfolio:
     """The same without members that only falsify: for an asker whose own attacks found nothing.
 
     It stays as it is where nobody else would be left.
     """
-    root = _provers(portfolio.root)
+    root = _provers(portfolio.root, plugins)
     return portfolio if root is None or root == portfolio.root else replace(portfolio, root=root)
 
 
-def _provers(stage: Stage) -> Stage | None:
+def _provers(stage: Stage, plugins: Plugins) -> Stage | None:
     if isinstance(stage, Member):
-        cls = class_of(stage.verifier)  # one that is not installed is left for the walk to report
+        cls = class_of(stage.verifier, plugins)  # one that is not installed is left for the walk to report
         return stage if cls is None or cls.can_prove else None
-    stages = tuple(s for s in map(_provers, stage.stages) if s is not None)
+    stages = tuple(s for s in (_provers(s, plugins) for s in stage.stages) if s is not None)
     return replace(stage, stages=stages) if stages else None
 
 
-def class_of(verifier: Choice | Verifier) -> type[Verifier] | None:
+def class_of(verifier: Choice | Verifier, plugins: Plugins) -> type[Verifier] | None:
     """Of what class a member is, without making one; None if it is not installed."""
-    from verifolio.plugin.registry import installed
-
     if isinstance(verifier, Verifier):
         return type(verifier)
     try:
-        return installed().verifiers.get(verifier.name)
+        return plugins.verifiers.get(verifier.name)
     except UnknownPlugin:
         return None
 

@@ -214,14 +214,14 @@ class Trial:
         return True
 
     def context(self, plan: Reduced) -> Context:
-        from verifolio.plugin.registry import installed
+        from verifolio.plugin.manager import current_plugins
 
         task, left = self.task, self.link.remaining()
         budget = Budget(left * (1 - RESERVE), task.memory, task.cores, stop=self.link.cancelled)
         return Context(
             budget=budget,
             evidence=self.evidence,
-            bounders=installed().all_bounders(),
+            bounders=current_plugins().all_bounders(),
             seed=task.seed,
             check=lambda x: self.check(plan, x),
             report=lambda text: self.link.send(Note(text)),

@@ -111,10 +111,12 @@ def refutes_exactly(problem: Problem, x: Array) -> bool:
 def print_margins(bounder: str, networks: Sequence[str], prop: str) -> None:
     """The least margin that a bounder claims for every input region of a property; positive is a proof."""
     from verifolio.model.query import Query
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
     problems = Query.from_files([*networks], prop).problems
-    for problem, bounds in zip(problems, installed().all_bounders()[bounder].bound(problems), strict=True):
+    for problem, bounds in zip(
+        problems, current_plugins().all_bounders()[bounder].bound(problems), strict=True
+    ):
         sys.stdout.write(f"{bounds.least_margin(problem)}\n")
 
 

@@ -21,9 +21,9 @@ from verifolio.model.answer import Answer, Verdict, Witness
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.data_source import Dataset
 from verifolio.plugin.estimator import Estimator
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.options import split_pairs
 from verifolio.plugin.property import Growth, Property, check_networks
-from verifolio.plugin.registry import installed
 from verifolio.properties.file import choose_property
 from verifolio.properties.verdict import Finding
 from verifolio.properties.verdict import Status as Decided
@@ -75,7 +75,7 @@ class Setting:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def estimator(self) -> Estimator:
-        cls = installed().estimators.get(self.search)
+        cls = current_plugins().estimators.get(self.search)
         return cls(cls.Options(k=self.k)) if self.search == "k-binary" else cls()
 
 

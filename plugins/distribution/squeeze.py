@@ -197,9 +197,9 @@ class _Squeeze:
         return [side.squeezed(reason) for side in self.sides]
 
     def _bounder(self) -> Bounder | None:
-        from verifolio.plugin.registry import installed
+        from verifolio.plugin.manager import current_plugins
 
-        return installed().all_bounders().best(self.sides[0].proved, at_most=CHEAP)
+        return current_plugins().all_bounders().best(self.sides[0].proved, at_most=CHEAP)
 
     def _approach(self) -> None:
         """The attack that minimises distances; it knows the maximum norm only."""

@@ -17,8 +17,8 @@ from verifolio.model.problem import Problem
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.estimator import Progress, silent
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.property import Reference
-from verifolio.plugin.registry import installed
 from verifolio.run.budget import Budget
 from verifolio.solve.oracle import Oracle
 from verifolio.trust.audit import SHARE, suspects
@@ -165,7 +165,7 @@ class _Work:
             todo = self.open(e)
             if not todo or self.stop():
                 continue
-            bounder = installed().all_bounders().best(self.problem(todo[0]), at_most=10)
+            bounder = current_plugins().all_bounders().best(self.problem(todo[0]), at_most=10)
             if bounder is None:
                 return
             began = time.monotonic()

@@ -167,9 +167,9 @@ def split_data(
 ) -> tuple[Dataset, Dataset]:
     """Training and test data; a set by name has both splits, a file is its own test unless told."""
     from verifolio.data import check_range, in_layout, load_data
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
-    named = data in installed().datasets
+    named = data in current_plugins().datasets
     learn = in_layout(load_data(f"{data}:train" if named else data), layout)
     check = in_layout(load_data(test or (f"{data}:test" if named else data)), layout)
     if limit:

@@ -85,11 +85,11 @@ def _one_of(where: str, got: str, known: Sequence[str]) -> str:
 
 def find_bounder(name: str) -> Bounder:
     """A bounder that can be differentiated, by name."""
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
-    bounder = installed().bounders.get(name)()
+    bounder = current_plugins().bounders.get(name)()
     if not bounder.differentiable:
-        able = ", ".join(b.name for b in installed().bounders if b.differentiable)
+        able = ", ".join(b.name for b in current_plugins().bounders if b.differentiable)
         raise InputError("--bounder", f"a differentiable one: {able}", repr(name))
     return bounder
 

@@ -134,9 +134,9 @@ def attacked_accuracy(
 @torch.no_grad()
 def certified_share(model: nn.Sequential, x: Tensor, y: Tensor, ball: Ball) -> float | None:
     """The share with positive interval margins, a rough lower bound; None where layers have no intervals."""
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
-    bounder = installed().all_bounders().get("interval")
+    bounder = current_plugins().all_bounders().get("interval")
     if bounder is None or not bounder.differentiable:
         return None
     try:

@@ -58,9 +58,9 @@ def rows(stage: Stage, timeout: float, depth: int = 0, left: float | None = None
 
 def when(member: Member) -> str:
     """What the member is for, and why it would be passed over here."""
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
-    verifiers = installed().verifiers
+    verifiers = current_plugins().verifiers
     if member.name not in verifiers:
         return "not installed" + ("; passed over" if member.optional else "")
     cls = next(c for c in verifiers if c.name == member.name)

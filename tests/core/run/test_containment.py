@@ -13,7 +13,7 @@ import pytest
 from verifolio.model.answer import Answer, Flag, Verdict
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.executor import Executor
-from verifolio.plugin.hooks import executors
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Verifier
 from verifolio.portfolio.tree import Member, Portfolio, Race, Series, Stage, single
 from verifolio.run.settings import Settings
@@ -24,7 +24,7 @@ from verifolio.testing.samples import reaches, write_sum
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Executor]:
-    with executors().get("process")(2) as executor:
+    with current_plugins().executors.get("process")(2) as executor:
         executor.warm(wait=True)
         yield executor
 

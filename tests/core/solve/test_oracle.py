@@ -19,7 +19,7 @@ from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.choice import Choice
 from verifolio.plugin.executor import Executor
-from verifolio.plugin.hooks import executors
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.portfolio.tree import Member, Portfolio, Series, single
 from verifolio.solve.oracle import Oracle
@@ -53,7 +53,7 @@ def _alarms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Executor]:
-    with executors().get("process")(2) as executor:
+    with current_plugins().executors.get("process")(2) as executor:
         yield executor
 
 

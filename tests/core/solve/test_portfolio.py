@@ -14,6 +14,7 @@ from verifolio.errors import InputError, UnknownPlugin
 from verifolio.model.answer import Verdict
 from verifolio.model.problem import Domain, Problem
 from verifolio.plugin.choice import Choice
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.options import build_options, split_pairs
 from verifolio.portfolio.features import FEATURES, beyond
 from verifolio.portfolio.file import parse_portfolio, read_portfolio
@@ -186,9 +187,9 @@ def test_who_is_passed_over_for_a_feature_takes_no_time(tmp_path: Path) -> None:
 
 
 def test_who_only_falsifies_is_left_out_after_an_attack() -> None:
-    chosen = provers(parse_portfolio(TREE))
+    chosen = provers(parse_portfolio(TREE), current_plugins())
     assert [m.name for m in chosen.members] == ["crown", "milp"]
     assert chosen.key != parse_portfolio(TREE).key
     unknown = parse_portfolio("sequence: [pgd, nobody]")
-    assert [m.name for m in provers(unknown).members] == ["nobody"]
-    assert provers(single("pgd")) == single("pgd")  # somebody must be asked
+    assert [m.name for m in provers(unknown, current_plugins()).members] == ["nobody"]
+    assert provers(single("pgd"), current_plugins()) == single("pgd")  # somebody must be asked

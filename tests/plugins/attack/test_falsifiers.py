@@ -16,7 +16,7 @@ from verifolio.model.answer import Verdict, Witness
 from verifolio.model.problem import Domain, Problem
 from verifolio.model.query import Query
 from verifolio.plugin.evidence import Evidence
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.run.budget import Budget
 from verifolio.trust.referee import judge
@@ -30,7 +30,7 @@ INSTANCES = list(csv.DictReader((EXAMPLES / "instances.csv").open(newline="")))
 
 
 def make(name: str, **options: object) -> Verifier:
-    cls = installed().verifiers.get(name)
+    cls = current_plugins().verifiers.get(name)
     return cls(cls.Options(**options))
 
 
@@ -52,7 +52,7 @@ def falsify(query: Query, verifier: Verifier, seconds: float = 5.0) -> Verdict:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_they_falsify_and_never_prove(name: str) -> None:
-    cls = installed().verifiers.get(name)
+    cls = current_plugins().verifiers.get(name)
     assert cls.can_falsify
     assert not cls.can_prove
 

@@ -219,10 +219,10 @@ def test_a_lost_node_costs_no_answer(cluster: Any, tmp_path: Path) -> None:
 def test_a_killed_driver_leaves_nothing(cluster: Any) -> None:
     code = (
         "import sys, time\n"
-        "from verifolio.plugin.hooks import make_executor\n"
+        "from verifolio.plugin.manager import current_plugins\n"
         "from verifolio.run import Job\n"
         "from verifolio.testing import hostile\n"
-        "place = make_executor('ray@' + sys.argv[1], 1)\n"
+        "place = current_plugins().make_executor('ray@' + sys.argv[1], 1)\n"
         "handle = place.submit(Job(hostile.announce_and_ignore))\n"
         "while not handle.messages(): time.sleep(0.05)\n"
         "print(handle.messages()[0], flush=True)\n"

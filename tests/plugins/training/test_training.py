@@ -11,7 +11,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from verifolio import Network, installed
+from verifolio import Network, current_plugins
 from verifolio.cli.main import run
 from verifolio.data import load_data
 from verifolio.errors import InputError
@@ -192,7 +192,7 @@ def proved_share(model: nn.Sequential, x: Tensor, y: Tensor, ball: Ball, path: P
     network, prop = Network.load(path), choose_property("classification")
     pairs = zip(x, y, strict=True)
     problems = [prop.query([network], ball.reference(a, int(b))).problems[0] for a, b in pairs]
-    found = installed().all_bounders()[bounder].bound(problems)
+    found = current_plugins().all_bounders()[bounder].bound(problems)
     return float(np.mean([b.least_margin(p) > 0 for b, p in zip(found, problems, strict=True)]))
 
 
@@ -225,7 +225,7 @@ def test_label_rows() -> None:
 def test_counterexamples_come_from_any_falsifier(
     falsifier: str, ordinary: nn.Sequential, digits: tuple[Tensor, Tensor]
 ) -> None:
-    if falsifier not in installed().verifiers:
+    if falsifier not in current_plugins().verifiers:
         pytest.skip(f"{falsifier} is not installed")
     x, y = digits[0][:12], digits[1][:12]
     plan = Hunt(falsifier, ball=Ball(0.15), timeout=0.5, executor="inline")
