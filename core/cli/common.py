@@ -12,6 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from verifolio.model.answer import Answer, Verdict
+    from verifolio.portfolio.chooser import Chooser
     from verifolio.portfolio.tree import Portfolio
     from verifolio.solve.oracle import Oracle
 
@@ -19,7 +20,9 @@ CERTIFICATE = "certificate"  # the option of verifiers that write what proves th
 LANES = 64  # members of a query that may run at a time; workers only start when there is work for them
 
 VerifierName = Annotated[str, typer.Option("--verifier", help="Use this verifier alone.")]
-PortfolioFile = Annotated[str, typer.Option("--portfolio", help="A portfolio file (YAML).")]
+PortfolioFile = Annotated[
+    str, typer.Option("--portfolio", help="A portfolio file (YAML), or the name of a chooser.")
+]
 OptionPairs = Annotated[
     list[str] | None, typer.Option("--option", help="An option of --verifier, key=value.")
 ]
@@ -80,6 +83,7 @@ def open_oracle(
         place = stack.enter_context(plugins.make_executor(executor, LANES * workers, device))
         share = place.share(workers, cores)
         place.warm()
+        from verifolio.portfolio.tree import Portfolio
         from verifolio.solve.oracle import Oracle
         from verifolio.storage.store import Store
 
@@ -92,7 +96,7 @@ def open_oracle(
             timeout=timeout or math.inf,
             memory=int(memory * 2**30) or None,
             cores=cores or 1,
-            total=cores or (share if chosen is None else 0),
+            total=cores or (0 if isinstance(chosen, Portfolio) else share),
             seed=seed,
             device=device,
             workers=workers,
@@ -142,11 +146,11 @@ def certificate_notes(options: Sequence[str] | None, answer: Answer) -> list[str
     return [f"no certificate was written: {said or 'this proof needed no search that keeps one'}"]
 
 
-def select_portfolio(verifier: str, portfolio: str, options: Sequence[str]) -> Portfolio | None:
+def select_portfolio(verifier: str, portfolio: str, options: Sequence[str]) -> Portfolio | Chooser | None:
     """What --verifier, --portfolio and --option ask for; None leaves the choice to each query."""
     from verifolio.errors import InputError
     from verifolio.plugin.options import split_pairs
-    from verifolio.portfolio.file import read_portfolio
+    from verifolio.portfolio.chooser import find_portfolio
     from verifolio.portfolio.tree import single
 
     if verifier and portfolio:
@@ -156,4 +160,4 @@ def select_portfolio(verifier: str, portfolio: str, options: Sequence[str]) -> P
         raise InputError("--option", "a --verifier it belongs to", "none", remedy)
     if verifier:
         return single(verifier, with_places(split_pairs(list(options))))
-    return read_portfolio(portfolio) if portfolio else None
+    return find_portfolio(portfolio) if portfolio else None

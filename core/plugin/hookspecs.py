@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from verifolio.plugin.estimator import Estimator
     from verifolio.plugin.executor import Executor
     from verifolio.plugin.property import Property
+    from verifolio.plugin.regime import Regime
     from verifolio.plugin.registry import Registry
+    from verifolio.plugin.section import Section
     from verifolio.plugin.verifier import Verifier
 
 PROJECT = "verifolio"
@@ -52,6 +54,21 @@ def register_executors(registry: Registry[Executor]) -> None:
 @hookspec
 def register_datasets(registry: Registry[DataSource]) -> None:
     """Add data sources, found by the name in `--data NAME[:SPLIT]`."""
+
+
+@hookspec
+def register_regimes(registry: Registry[Regime]) -> None:
+    """Add training regimes, found by `verifolio train --regime NAME`."""
+
+
+@hookspec
+def register_sections(registry: Registry[Section]) -> None:
+    """Add sections of a report, found by the report's `--section NAME`."""
+
+
+@hookspec
+def register_choosers(registry: Registry[Any]) -> None:
+    """Add choosers (`verifolio.Chooser`), which pick a portfolio for each query, found by `--portfolio NAME`."""
 
 
 @hookspec

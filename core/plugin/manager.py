@@ -30,10 +30,15 @@ if TYPE_CHECKING:
     from verifolio.plugin.estimator import Estimator
     from verifolio.plugin.executor import Executor
     from verifolio.plugin.property import Property
+    from verifolio.plugin.regime import Regime
+    from verifolio.plugin.section import Section
     from verifolio.plugin.verifier import Verifier
 
 _log = logging.getLogger(__name__)
-KINDS = ("verifiers", "bounders", "properties", "estimators", "executors", "datasets")
+KINDS = (
+    *("verifiers", "bounders", "properties", "estimators", "executors", "datasets"),
+    *("choosers", "regimes", "sections"),
+)
 DRIVER_ONLY = ("register_commands",)  # the only hook of that kind whose work no worker needs
 SETS = 8  # that a worker keeps; a session has one or two
 
@@ -100,6 +105,18 @@ class Plugins:
     @cached_property
     def datasets(self) -> Registry[DataSource]:
         return self._filled("data set", "register_datasets")
+
+    @cached_property
+    def regimes(self) -> Registry[Regime]:
+        return self._filled("regime", "register_regimes")
+
+    @cached_property
+    def sections(self) -> Registry[Section]:
+        return self._filled("section", "register_sections")
+
+    @cached_property
+    def choosers(self) -> Registry[Any]:
+        return self._filled("chooser", "register_choosers")
 
     @cached_property
     def packages(self) -> frozenset[str]:

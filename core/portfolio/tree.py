@@ -7,22 +7,12 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 from verifolio.errors import UnknownPlugin
-from verifolio.model.problem import free_inputs
 from verifolio.plugin.choice import Choice
 from verifolio.plugin.manager import Plugins
 from verifolio.plugin.verifier import Verifier
-
-if TYPE_CHECKING:
-    from verifolio.model.query import Query
-
-FOLDER = Path(__file__).parent / "shipped"
-DEFAULT, DEFAULT_FEW = "default", "default_few"
-FEW_INPUTS = 12  # so few that branching on them beats everything else
 
 
 @dataclass(frozen=True)
@@ -159,42 +149,3 @@ def class_of(verifier: Choice | Verifier, plugins: Plugins) -> type[Verifier] | 
         return plugins.verifiers.get(verifier.name)
     except UnknownPlugin:
         return None
-
-
-def choose(query: Query | None = None) -> Portfolio:
-    """The portfolio for a query when the user names none.
-
-    With few free inputs branching on them begins, otherwise an attack does. What else a query's features change is
-    in the trees themselves (`at_most`), and what the members refuse (operators, unbounded inputs) is found out by the
-    walk, which divides time accordingly.
-    """
-    few = query is not None and most_free(query) <= FEW_INPUTS
-    return built_in(DEFAULT_FEW if few else DEFAULT)
-
-
-def conditions() -> tuple[tuple[str, Portfolio], ...]:
-    """Everything `choose` may give, each with its condition in words."""
-    return (
-        (f"with at most {FEW_INPUTS} free inputs", built_in(DEFAULT_FEW)),
-        (f"with more than {FEW_INPUTS} free inputs", built_in(DEFAULT)),
-    )
-
-
-def most_free(query: Query) -> int:
-    """The most inputs that can vary in any case of the query."""
-    cases = query.specification.cases
-    return max((free_inputs(c.lower, c.upper) for c in cases), default=0)
-
-
-@cache
-def built_in(name: str) -> Portfolio:
-    """A portfolio that comes with verifolio."""
-    from verifolio.portfolio.file import read_portfolio
-
-    return read_portfolio(FOLDER / f"{name}.yaml")
-
-
-def default_key() -> str:
-    """A hash of everything `choose` may give."""
-    keys = [portfolio.key for _, portfolio in conditions()]
-    return hashlib.sha256("".join(keys).encode()).hexdigest()

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_futures
 from dataclasses import replace
+from functools import cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +24,8 @@ from verifolio.plugin.evidence import Evidence
 from verifolio.plugin.executor import Executor
 from verifolio.plugin.manager import Plugins, current_plugins
 from verifolio.plugin.verifier import Verifier
-from verifolio.portfolio.tree import Portfolio, choose, provers
+from verifolio.portfolio.chooser import Chooser, find_chooser
+from verifolio.portfolio.tree import Portfolio, provers
 from verifolio.run import Job, Limits
 from verifolio.run.settings import Settings
 from verifolio.solve.attempt import JudgeTask, run_judge, strip
@@ -77,7 +79,7 @@ class Asking:
 
 
 class Oracle:
-    """Decides queries with one portfolio on one executor.
+    """Decides queries with one portfolio on one executor; without a portfolio a chooser picks one for each query.
 
     `timeout` is per query in seconds, `memory` in bytes per member, `cores` per member; or `total` cores per
     query, which members that run side by side share. With a `store`,
@@ -89,7 +91,7 @@ class Oracle:
 
     def __init__(
         self,
-        portfolio: Portfolio | None = None,
+        portfolio: Portfolio | Chooser | None = None,
         executor: Executor | str | None = None,
         store: Store | None = None,
         *,
@@ -105,13 +107,14 @@ class Oracle:
         plugins: Plugins | None = None,
     ) -> None:
         self.plugins = current_plugins() if plugins is None else plugins
-        self.portfolio = portfolio
+        self.portfolio = portfolio if isinstance(portfolio, Portfolio) else None
+        self._chooser = portfolio if isinstance(portfolio, Chooser) else None
         self.store = store
         self.settings = Settings(timeout, memory, cores, seed, device, total=total)
         self.infer, self.alarm = infer, alarm
         self.start_counts = False  # whether a query's time runs while the first worker starts
         self.knowledge = Knowledge()
-        width = total or (portfolio.width if portfolio is not None else choose().width)
+        width = total or (self.portfolio or self.chooser).width
         if isinstance(executor, Executor):
             self.executor, self._owned = equip(executor, self.plugins), False
         else:
@@ -123,6 +126,16 @@ class Oracle:
         self._lock = threading.Lock()
         self._open: set[Asking] = set()
         self.counts: dict[str, int] = {}
+
+    @cached_property
+    def chooser(self) -> Chooser:
+        """Who picks the portfolio of a query where there is no `portfolio` for all of them."""
+        return self._chooser or find_chooser(plugins=self.plugins)
+
+    @property
+    def portfolio_key(self) -> str:
+        """A hash of what decides queries here; runs that can be continued go by it."""
+        return (self.portfolio or self.chooser).key
 
     def ask(self, query: Query, timeout: float | None = None, attacked: bool = False) -> Answer:
         """Decide one query. If it was `attacked` already, members that only falsify are passed over."""
@@ -295,9 +308,7 @@ class Oracle:
         return answer
 
     def _portfolio(self, asking: Asking) -> Portfolio:
-        chosen = self.portfolio
-        if chosen is None:
-            chosen = choose(asking.query)
+        chosen = self.portfolio or self.chooser.choose(asking.query)
         return provers(chosen, self.plugins) if asking.attacked else chosen
 
     @property

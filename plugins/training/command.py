@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 Arch = Annotated[str, typer.Option(help="A preset such as mnist-nn, or dense:100,50.")]
 Data = Annotated[str, typer.Option(help="NAME[:SPLIT] or a file; the train split of a name by default.")]
 RegimeName = Annotated[
-    str, typer.Option(help="baseline, augment, adversarial, constraint, certified or finetune.")
+    str,
+    typer.Option(help="baseline, augment, adversarial, constraint, certified, finetune, or a plugin's."),
 ]
 AttackName = Annotated[
     str,
@@ -64,6 +65,7 @@ def train(
     start: Annotated[str, typer.Option(help="Start from these weights (npz).")] = "",
     weights: Annotated[str, typer.Option(help="Also save the weights (npz).")] = "",
     test: Annotated[str, typer.Option(help="Test data; the test split of a name by default.")] = "",
+    regime_option: Annotated[list[str] | None, typer.Option(help="An option of the regime.")] = None,
     legal: Range = "0,1",
     layout: Layout = "",
     seed: Seed = 0,
@@ -82,6 +84,7 @@ def train(
     choices = Choices(
         *(regime, epsilon, attack, steps, property_name, options, alpha, beta, bounder, share, copies),
         *parse_range(legal),
+        tuple(regime_option or ()),
     )
     plan = Schedule(epochs, rate, batch, seed=seed)
     rest = Rest(
@@ -144,12 +147,12 @@ def run_regime(
     from verifolio.properties.file import choose_property
 
     from .counterexamples import Hunt, finetune
-    from .setup import make_regime
+    from .setup import FINETUNE, make_regime
     from .trainer import fit, tensors
 
     x, y = tensors(learn)
     regime = make_regime(choices)
-    if choices.regime != "finetune":
+    if choices.regime != FINETUNE:
         fit(model, x, y, regime, plan, say)
         return {}
     given = split_pairs(rest.options)

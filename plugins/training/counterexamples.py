@@ -16,12 +16,12 @@ from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.choice import Choice
 from verifolio.plugin.property import Property
+from verifolio.plugin.regime import Regime
 from verifolio.portfolio.tree import single
 from verifolio.properties.verdict import decide_many
 from verifolio.solve.oracle import Oracle
 
 from .attacks import Ball
-from .regimes import Regime
 from .trainer import Say, Schedule, fit
 
 

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from verifolio.errors import InputError
 from verifolio.plugin.data_source import Dataset
+from verifolio.plugin.regime import Regime
 
 from .attacks import Ball, pgd
-from .regimes import Baseline, Regime, label_rows
+from .regimes import Baseline, label_rows
 
 Say = Callable[[str], None]
 

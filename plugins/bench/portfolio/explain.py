@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from verifolio.plugin.choice import Choice
+from verifolio.portfolio.chooser import find_chooser
 from verifolio.portfolio.features import FEATURES
-from verifolio.portfolio.tree import Member, Portfolio, Race, Series, Stage, allot, conditions
+from verifolio.portfolio.tree import Member, Portfolio, Race, Series, Stage, allot
 
 from .runs import Configuration, Run, Source
 from .table import Table, decided, make_table, par2
@@ -134,7 +135,7 @@ def with_defaults(table: Table) -> Table:
     Only this compares like with like: a measured portfolio had the machine of another hour.
     """
     others = {f"{name}, measured": times for name, times in table.others.items()}
-    for _, portfolio in conditions():
+    for _, portfolio in find_chooser().conditions():
         found = simulated(portfolio, table)
         if not isinstance(found, str):
             others[f"{portfolio.name}, computed"] = np.array(found[0])

@@ -16,9 +16,10 @@ from verifolio.model.problem import Domain, Problem
 from verifolio.plugin.choice import Choice
 from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.options import build_options, split_pairs
+from verifolio.portfolio.chooser import find_chooser
 from verifolio.portfolio.features import FEATURES, beyond
 from verifolio.portfolio.file import parse_portfolio, read_portfolio
-from verifolio.portfolio.tree import Member, Portfolio, Race, Series, choose, provers, single
+from verifolio.portfolio.tree import Member, Portfolio, Race, Series, provers, single
 from verifolio.solve.oracle import Oracle
 from verifolio.testing.generate import write_problem
 from verifolio.testing.hostile_verifiers import Noisy
@@ -106,8 +107,9 @@ def test_the_key_depends_on_what_is_done_and_on_nothing_else() -> None:
 
 
 def test_the_default_is_a_valid_portfolio_of_optional_members() -> None:
-    assert all(m.optional for m in choose().members)
-    assert {c.build().name for c in choices(choose())} >= {"pgd", "crown"}
+    for _, portfolio in find_chooser().conditions():
+        assert all(m.optional for m in portfolio.members)
+        assert {c.build().name for c in choices(portfolio)} >= {"pgd", "crown"}
 
 
 @dataclass(frozen=True)
@@ -147,20 +149,6 @@ def test_wrong_options_are_errors(given: dict[str, object]) -> None:
 def test_a_pair_needs_an_equals_sign() -> None:
     with pytest.raises(InputError, match="key=value"):
         split_pairs(["steps"])
-
-
-def test_the_default_depends_on_the_inputs(tmp_path: Path) -> None:
-    from verifolio.model.query import Query
-    from verifolio.portfolio.tree import built_in, default_key
-
-    networks = Path(__file__).resolve().parents[3] / "examples" / "networks"
-    file = networks / "properties" / "digits_dense_45_0.01.vnnlib"
-    many = Query.from_files([networks / "digits_dense.onnx"], file)
-    assert choose(many) is built_in("default")
-    square = Domain(-np.ones(2), np.ones(2))
-    few = write_problem(Problem(plus_minus(), square, (make_rows([({2: -1.0}, -2.5)]),)), tmp_path)
-    assert choose(few) is built_in("default_few")
-    assert default_key() not in (built_in("default").key, built_in("default_few").key)
 
 
 def test_features_count_what_they_say() -> None:
