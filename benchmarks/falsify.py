@@ -21,7 +21,7 @@ from verifolio.model.query import Query
 from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context
 from verifolio.run.budget import Budget
-from verifolio.trust.referee import judge, replay
+from verifolio.trust.referee import judge_counterexample, replay
 
 
 def attack(
@@ -41,7 +41,7 @@ def attack(
     outcomes = member.run_many(problems, context)
     took = time.monotonic() - begin
     for outcome in outcomes:
-        witness = None if outcome.point is None else judge(query, outcome.point)
+        witness = None if outcome.point is None else judge_counterexample(query, outcome.point)
         if isinstance(witness, Witness):
             flags = " ".join(sorted(witness.flags))
             return "sat", took, f"margin {min(witness.margins, default=0):.2g} {flags}"

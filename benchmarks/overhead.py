@@ -30,7 +30,7 @@ from verifolio.plugin.choice import Choice
 from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.property import Reference
 from verifolio.plugin.verifier import Context, Verifier
-from verifolio.portfolio.tree import Member, Portfolio, Series, single
+from verifolio.portfolio.tree import Member, Portfolio, Series, single_verifier
 from verifolio.run.budget import Budget
 from verifolio.solve.oracle import Oracle
 from verifolio.trust.referee import Rejection, replay
@@ -115,7 +115,7 @@ def measure_easy(verifier: str, count: int) -> Cost:
     worst = Cost(0.0, 0.0)
     print(f"easy: {count} queries, load {os.getloadavg()[0]:.1f}")
     print(f"  {verifier} called directly: {bare}")
-    for portfolio in (single(verifier), two):
+    for portfolio in (single_verifier(verifier), two):
         with Oracle(portfolio, timeout=60.0, infer=False) as oracle:
             oracle.executor.warm(wait=True)
             extra = cost_of(oracle.ask, [replace(q) for q in queries]) - bare
@@ -147,7 +147,7 @@ def ask_watched(oracle: Oracle, query: Query) -> tuple[Answer, float, dict[int, 
 
 def measure_long(verifier: str, seconds: float) -> float | None:
     """The larger share of a long query that is not the verifier's: by the clock, by processor time."""
-    with Oracle(single(verifier), timeout=seconds, infer=False) as oracle:
+    with Oracle(single_verifier(verifier), timeout=seconds, infer=False) as oracle:
         oracle.executor.warm(wait=True)
         answer, wall, spent = ask_watched(oracle, hard_query(HARD))
     if wall < seconds / 4:

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from verifolio.plugin.hookspecs import hookimpl
+
 if TYPE_CHECKING:
     from verifolio.model.answer import Answer, Verdict
     from verifolio.portfolio.chooser import Chooser
@@ -57,7 +59,22 @@ Range = Annotated[
 Layout = Annotated[
     str, typer.Option("--layout", help="hwc or chw: the data's axes, where the network wants the other one.")
 ]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show on standard error what verifiers report.")]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Queries at a time.")]
+
+
+class Listener:
+    """Shows what verifiers report: warnings always, the rest where `verbose` is set."""
+
+    def __init__(self, verbose: bool = False) -> None:
+        self.verbose = verbose
+
+    @hookimpl
+    def query_reported(self, verifier: str, text: str, warning: bool) -> None:
+        from verifolio.cli.main import complain
+
+        if warning or self.verbose:
+            complain(f"{'warning: ' if warning else ''}{verifier}: {text}")
 
 
 @contextmanager
@@ -74,11 +91,12 @@ def open_oracle(
     device: str = "cpu",
     workers: int = 1,
     alarm: bool = True,
+    verbose: bool = False,
 ) -> Iterator[Oracle]:
     """The oracle that the common options describe; its workers start while the caller imports and parses."""
     from verifolio.plugin.manager import current_plugins
 
-    plugins = current_plugins()
+    plugins = current_plugins().plus(Listener(verbose))
     with ExitStack() as stack:
         place = stack.enter_context(plugins.make_executor(executor, LANES * workers, device))
         share = place.share(workers, cores)
@@ -101,6 +119,7 @@ def open_oracle(
             device=device,
             workers=workers,
             alarm=alarm,
+            plugins=plugins,
         )
         yield stack.enter_context(oracle)
 
@@ -151,7 +170,7 @@ def select_portfolio(verifier: str, portfolio: str, options: Sequence[str]) -> P
     from verifolio.errors import InputError
     from verifolio.plugin.options import split_pairs
     from verifolio.portfolio.chooser import find_portfolio
-    from verifolio.portfolio.tree import single
+    from verifolio.portfolio.tree import single_verifier
 
     if verifier and portfolio:
         raise InputError("command line", "--verifier or --portfolio", "both")
@@ -159,5 +178,5 @@ def select_portfolio(verifier: str, portfolio: str, options: Sequence[str]) -> P
         remedy = "name one, or use a portfolio file"
         raise InputError("--option", "a --verifier it belongs to", "none", remedy)
     if verifier:
-        return single(verifier, with_places(split_pairs(list(options))))
+        return single_verifier(verifier, with_places(split_pairs(list(options))))
     return find_portfolio(portfolio) if portfolio else None

@@ -27,6 +27,7 @@ from verifolio.cli.common import (
     Seed,
     StoreFile,
     Timeout,
+    Verbose,
     VerifierName,
     at,
     certificate_notes,
@@ -64,6 +65,7 @@ def verify(
     address: Address = "",
     device: Device = "cpu",
     expect: Expect = None,
+    verbose: Verbose = False,
 ) -> None:
     """Decide whether a network has a counterexample to a property.
 
@@ -86,10 +88,8 @@ def verify(
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verifolio-"))
             if certificate:
                 verifier, option = tracing(files, verifier, portfolio, option, store, folder)
-            opened = open_oracle(
-                verifier, portfolio, option, timeout, memory, cores, seed, store, place, device, alarm=False
-            )
-            oracle = stack.enter_context(opened)
+            members = (verifier, portfolio, option, timeout, memory, cores, seed, store, place, device)
+            oracle = stack.enter_context(open_oracle(*members, alarm=False, verbose=verbose))
             oracle.start_counts = True
             query = load_query(files)
             left = timeout - elapsed() if timeout else None

@@ -87,6 +87,11 @@ def query_started(query: Query) -> None:
 
 
 @hookspec
+def query_reported(query: Query, verifier: str, text: str, warning: bool) -> None:
+    """A verifier has something to say about a query: a warning, or what only the curious want to know."""
+
+
+@hookspec
 def query_answered(query: Query, answer: Answer) -> None:
     """A query has its final answer."""
 

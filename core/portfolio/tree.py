@@ -118,7 +118,7 @@ def _width(stage: Stage) -> int:
     return sum(widths) if isinstance(stage, Race) else max(widths)
 
 
-def single(verifier: str | Verifier, options: Mapping[str, object] | None = None) -> Portfolio:
+def single_verifier(verifier: str | Verifier, options: Mapping[str, object] | None = None) -> Portfolio:
     """A portfolio of one member, by name or as an instance."""
     chosen = Choice(verifier, options or {}) if isinstance(verifier, str) else verifier
     return Portfolio(Member(chosen), chosen.name)

@@ -24,7 +24,7 @@ from verifolio.run import Link
 from verifolio.run.budget import Budget
 from verifolio.solve.sharing import SharedEvidence
 from verifolio.trust.audit import SHARE, inside, refutes_exactly, suspects
-from verifolio.trust.referee import Rejection, confirm, judge, replay
+from verifolio.trust.referee import Rejection, confirm, judge_counterexample, replay
 
 Array = NDArray[np.float64]
 REFUSES = "refuses: "
@@ -57,9 +57,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Note:
-    """Message: a line of progress."""
+    """Message: a line for people; a warning is for everybody."""
 
     text: str
+    warning: bool = False
 
 
 @dataclass(frozen=True)
@@ -225,6 +226,7 @@ class Trial:
             seed=task.seed,
             check=lambda x: self.check(plan, x),
             report=lambda text: self.link.send(Note(text)),
+            warn=lambda text: self.link.send(Note(text, warning=True)),
             device=task.device,
             query=None if plan.steps else self.query,
         )
@@ -306,7 +308,7 @@ class JudgeTask:
 
 def run_judge(task: JudgeTask, link: Link) -> Witness | Rejection:
     """The function a worker calls to judge a point from the start."""
-    return judge(warm_query(task.query), task.x)
+    return judge_counterexample(warm_query(task.query), task.x)
 
 
 def one_line(error: BaseException) -> str:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_futures
 from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
@@ -28,7 +28,7 @@ from verifolio.portfolio.chooser import Chooser, find_chooser
 from verifolio.portfolio.tree import Portfolio, provers
 from verifolio.run import Job, Limits
 from verifolio.run.settings import Settings
-from verifolio.solve.attempt import JudgeTask, run_judge, strip
+from verifolio.solve.attempt import JudgeTask, Note, run_judge, strip
 from verifolio.solve.closest import Closest, find_closest, minimiser
 from verifolio.solve.walk import CONFIRM_SECONDS, Walk
 from verifolio.trust.conflict import raise_alarm
@@ -259,7 +259,9 @@ class Oracle:
             return self._finish(query, known)
         self._hook.query_started(query=query)
         portfolio = self._portfolio(asking)
-        walk = Walk(query, portfolio, self.executor, settings, self._evidence(asking))
+        walk = Walk(
+            query, portfolio, self.executor, settings, self._evidence(asking), partial(self._pass_on, query)
+        )
         if not self.start_counts:
             self.executor.warm(wait=True)
             self.start_counts = True  # the others find workers, or wait for a place as for anything else
@@ -297,6 +299,10 @@ class Oracle:
         with self._lock:
             self._cache[asking.query.sha256] = (answer, settings.timeout, asking.attacked)
         return answer
+
+    def _pass_on(self, query: Query, member: str, note: Note) -> None:
+        """What a member reported goes to whoever listens."""
+        self._hook.query_reported(query=query, verifier=member, text=note.text, warning=note.warning)
 
     def _finish(self, query: Query, answer: Answer) -> Answer:
         """Tell who wants to know, and raise the alarm if there is one."""

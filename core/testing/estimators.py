@@ -13,7 +13,7 @@ from verifolio.model.answer import Outcome
 from verifolio.model.problem import Problem
 from verifolio.plugin.estimator import Estimator
 from verifolio.plugin.verifier import Context, Verifier
-from verifolio.portfolio.tree import Portfolio, single
+from verifolio.portfolio.tree import Portfolio, single_verifier
 from verifolio.solve.oracle import Oracle
 from verifolio.testing.verifiers import require
 
@@ -76,7 +76,7 @@ class EstimatorConformance:
 
     def test_lives_with_undecided_answers(self, tmp_path: Path) -> None:
         """Where no query is decided, the estimator still ends, with a result that claims nothing."""
-        self.ask(tmp_path, single(Clueless()))
+        self.ask(tmp_path, single_verifier(Clueless()))
 
     def ask(
         self,

@@ -45,6 +45,8 @@ def audited(claim: Outcome, unsat: Trust, problem: Problem, context: Context, se
         return claim
     if unsat != "trusted":
         return replace(claim, verdict=Verdict.UNKNOWN, reason="says unsat, which is not trusted")
+    if seconds <= 0:
+        context.warn("unsat is another tool's claim, which nothing has attacked; set audit_seconds above 0")
     point = _refute(problem, context, seconds) if seconds > 0 else None
     return claim if point is None else replace(claim, point=point)
 

@@ -28,7 +28,7 @@ from verifolio.properties.file import choose_property
 from verifolio.properties.verdict import Finding
 from verifolio.properties.verdict import Status as Decided
 from verifolio.solve.oracle import Oracle
-from verifolio.trust.referee import judge
+from verifolio.trust.referee import judge_counterexample
 
 from .bracket import BracketOptions
 from .family import Family, per_input
@@ -266,7 +266,7 @@ class Distribution:
             return []
         top = min(self.setting.largest or math.inf, family.largest)
         for x in self.ledger.old_witnesses(family.key):
-            found = judge(family.accusation(x), x)
+            found = judge_counterexample(family.accusation(x), x)
             if isinstance(found, Witness) and family.distance(found.x) <= top:
                 answer = Answer(Verdict.SAT, "store", "a stored witness, replayed", found)
                 return [make_step(family, top, Finding(Decided.REFUTED, answer), 0.0, 0.0, KNOWN)]

@@ -23,7 +23,7 @@ from verifolio.run.budget import Budget
 from verifolio.solve.oracle import Oracle
 from verifolio.trust.audit import SHARE, suspects
 from verifolio.trust.conflict import BOUNDER, meet_proof
-from verifolio.trust.referee import judge, replay
+from verifolio.trust.referee import judge_counterexample, replay
 
 from .joint import average_query
 from .ledger import Fact, Ledger, set_key
@@ -176,7 +176,7 @@ class _Work:
             for i, k in enumerate(done):
                 if i not in wrong:
                     self.settle(k, Verdict.UNSAT, "bounds")
-                elif isinstance(found := judge(self.queries[k], wrong[i]), Witness):
+                elif isinstance(found := judge_counterexample(self.queries[k], wrong[i]), Witness):
                     meet_proof(self.queries[k], found, f"{BOUNDER}{bounder.name}")
 
     def verify(self, progress: Progress) -> None:

@@ -9,8 +9,22 @@ import numpy as np
 import pytest
 import typer
 
-from verifolio import Answer, Bounder, Estimator, Oracle, Query, Registry, Verifier, hookimpl, single
+from verifolio import (
+    Answer,
+    Bounder,
+    Context,
+    Estimator,
+    Oracle,
+    Outcome,
+    Problem,
+    Query,
+    Registry,
+    Verifier,
+    hookimpl,
+    single_verifier,
+)
 from verifolio.cli.app import build_app
+from verifolio.cli.common import open_oracle
 from verifolio.data import load_data
 from verifolio.errors import UnknownPlugin
 from verifolio.plugin.data_source import Dataset, DataSource
@@ -24,6 +38,16 @@ from verifolio.testing.estimators import Clueless
 
 class Mine(Clueless):
     name = "mine"
+
+
+class Talker(Clueless):
+    name = "talker"
+
+    def run(self, problem: Problem, context: Context) -> Outcome:
+        context.report("working")
+        context.warn("look out")
+        context.warn("look out")
+        return super().run(problem, context)
 
 
 class MyBounder(Bounder):
@@ -113,6 +137,10 @@ class Listener:
         self.log.append(("started", query.name))
 
     @hookimpl
+    def query_reported(self, query: Query, verifier: str, text: str, warning: bool) -> None:
+        self.log.append(("reported", query.name, verifier, text, warning))
+
+    @hookimpl
     def query_answered(self, query: Query, answer: Answer) -> None:
         self.log.append(("answered", query.name, answer.verdict.value))
 
@@ -165,11 +193,13 @@ def test_two_plugins_of_one_name(plugins: Plugins) -> None:
         plugins.verifiers.add(type("Other", (Mine,), {}))
 
 
-def told(names: tuple[str, ...], folder: Path) -> list[tuple[object, ...]]:
+def told(names: tuple[str, ...], folder: Path, verifier: type[Verifier] = Mine) -> list[tuple[object, ...]]:
     """What a listener hears while queries are decided."""
     queries = [e.query(folder) for e in EXAMPLES if e.name in names]
     listener = Listener()
-    with Oracle(single(Mine()), "inline", timeout=20, plugins=current_plugins().plus(listener)) as oracle:
+    with Oracle(
+        single_verifier(verifier()), "inline", timeout=20, plugins=current_plugins().plus(listener)
+    ) as oracle:
         list(oracle.ask_many(queries))
     return listener.log
 
@@ -180,6 +210,26 @@ def test_query_started(tmp_path: Path) -> None:
 
 def test_query_answered(tmp_path: Path) -> None:
     assert [entry[2] for entry in told(("corner",), tmp_path) if entry[0] == "answered"] == ["unknown"]
+
+
+def test_query_reported(tmp_path: Path) -> None:
+    """What a verifier says reaches those who listen, once, from a worker as well."""
+    found = [entry for entry in told(("corner",), tmp_path, Talker) if entry[0] == "reported"]
+    assert [entry[2:] for entry in found] == [("talker", "working", False), ("talker", "look out", True)]
+
+
+@pytest.mark.parametrize(
+    ("verbose", "shown"),
+    [(False, ["warning: talker: look out"]), (True, ["talker: working", "warning: talker: look out"])],
+)
+def test_the_command_line_shows_warnings(
+    verbose: bool, shown: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = next(e for e in EXAMPLES if e.name == "corner").query(tmp_path)
+    with open_oracle(executor="inline", verbose=verbose) as oracle:
+        oracle.portfolio = single_verifier(Talker())
+        oracle.ask(query)
+    assert capsys.readouterr().err.splitlines() == shown
 
 
 def test_progress(tmp_path: Path) -> None:

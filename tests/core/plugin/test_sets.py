@@ -9,7 +9,17 @@ from types import ModuleType
 
 import pytest
 
-from verifolio import InputError, Member, Oracle, Portfolio, Series, UnknownPlugin, Verdict, hookimpl, single
+from verifolio import (
+    InputError,
+    Member,
+    Oracle,
+    Portfolio,
+    Series,
+    UnknownPlugin,
+    Verdict,
+    hookimpl,
+    single_verifier,
+)
 from verifolio.plugin.choice import Choice
 from verifolio.plugin.manager import Plugins, current_plugins, plugins_at
 from verifolio.testing import EXAMPLES, hostile_verifiers
@@ -85,7 +95,7 @@ def test_everything_comes_from_the_set(stranger: ModuleType, executor: str, tmp_
     query = next(e for e in EXAMPLES if e.name == "corner").query(tmp_path)
     plugins = Plugins(stranger, LOCAL)
     assert [p.name for p in plugins.properties] == ["nothing"]
-    with Oracle(single("teller"), executor, timeout=60, plugins=plugins) as oracle:
+    with Oracle(single_verifier("teller"), executor, timeout=60, plugins=plugins) as oracle:
         answer = oracle.ask(query)
     assert (answer.verdict, answer.reason) == (Verdict.UNKNOWN, "teller: guess teller")
     assert answer.reason in stranger.TOLD
@@ -95,12 +105,12 @@ def test_everything_comes_from_the_set(stranger: ModuleType, executor: str, tmp_
 def test_names_outside_the_set_are_unknown(stranger: ModuleType, tmp_path: Path) -> None:
     query = next(e for e in EXAMPLES if e.name == "corner").query(tmp_path)
     with (
-        Oracle(single("pgd"), "inline", timeout=20, plugins=Plugins(stranger, LOCAL)) as oracle,
+        Oracle(single_verifier("pgd"), "inline", timeout=20, plugins=Plugins(stranger, LOCAL)) as oracle,
         pytest.raises(UnknownPlugin, match=r"no verifier named 'pgd'; installed: teller"),
     ):
         oracle.ask(query)
     with pytest.raises(UnknownPlugin, match="no executor named 'process'"):
-        Oracle(single("teller"), plugins=Plugins(stranger))
+        Oracle(single_verifier("teller"), plugins=Plugins(stranger))
 
 
 def test_installed_plugins_and_more(stranger: ModuleType, tmp_path: Path) -> None:
@@ -134,7 +144,7 @@ def test_what_workers_cannot_import_is_refused(stranger: ModuleType) -> None:
             rf"plugin .*: expected a module that workers can import, got {shown}.*; write it into a file"
         )
         with pytest.raises(InputError, match=expected):
-            Oracle(single("teller"), "inline", plugins=Plugins(LOCAL, thing))
+            Oracle(single_verifier("teller"), "inline", plugins=Plugins(LOCAL, thing))
     assert Plugins(main).addresses == ()  # it has no hooks, so that nobody misses it
 
 

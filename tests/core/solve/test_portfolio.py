@@ -19,7 +19,7 @@ from verifolio.plugin.options import build_options, split_pairs
 from verifolio.portfolio.chooser import find_chooser
 from verifolio.portfolio.features import FEATURES, beyond
 from verifolio.portfolio.file import parse_portfolio, read_portfolio
-from verifolio.portfolio.tree import Member, Portfolio, Race, Series, provers, single
+from verifolio.portfolio.tree import Member, Portfolio, Race, Series, provers, single_verifier
 from verifolio.solve.oracle import Oracle
 from verifolio.testing.generate import write_problem
 from verifolio.testing.hostile_verifiers import Noisy
@@ -103,7 +103,7 @@ def test_unknown_members_and_options_are_errors_at_their_place() -> None:
 def test_the_key_depends_on_what_is_done_and_on_nothing_else() -> None:
     assert parse_portfolio(TREE, "a").key == parse_portfolio(TREE + "\n# more", "b").key
     assert parse_portfolio(TREE).key != parse_portfolio(TREE.replace("2", "3")).key
-    assert single(Noisy()).key == single(Noisy()).key
+    assert single_verifier(Noisy()).key == single_verifier(Noisy()).key
 
 
 def test_the_default_is_a_valid_portfolio_of_optional_members() -> None:
@@ -180,4 +180,6 @@ def test_who_only_falsifies_is_left_out_after_an_attack() -> None:
     assert chosen.key != parse_portfolio(TREE).key
     unknown = parse_portfolio("sequence: [pgd, nobody]")
     assert [m.name for m in provers(unknown, current_plugins()).members] == ["nobody"]
-    assert provers(single("pgd"), current_plugins()) == single("pgd")  # somebody must be asked
+    assert provers(single_verifier("pgd"), current_plugins()) == single_verifier(
+        "pgd"
+    )  # somebody must be asked

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verifolio import Oracle, Portfolio, Query, Verdict, hookimpl, single
+from verifolio import Oracle, Portfolio, Query, Verdict, hookimpl, single_verifier
 from verifolio.cli.main import run
 from verifolio.model.problem import Domain, Problem
 from verifolio.plugin.manager import current_plugins
@@ -31,10 +31,10 @@ class ByName(Chooser):
     name = "by-name"
 
     def choose(self, query: Query) -> Portfolio:
-        return single("crown" if "digits" in query.name else "pgd")
+        return single_verifier("crown" if "digits" in query.name else "pgd")
 
     def conditions(self) -> Sequence[tuple[str, Portfolio]]:
-        return (("digits", single("crown")), ("anything else", single("pgd")))
+        return (("digits", single_verifier("crown")), ("anything else", single_verifier("pgd")))
 
 
 class Plugin:
@@ -60,13 +60,13 @@ def test_a_run_goes_by_everything_that_may_be_chosen(monkeypatch: pytest.MonkeyP
     assert before not in (built_in("default").key, built_in("default_few").key)
     with Oracle(executor="inline") as oracle:
         assert oracle.portfolio_key == before
-    with Oracle(single("pgd"), executor="inline") as oracle:
-        assert oracle.portfolio_key == single("pgd").key
+    with Oracle(single_verifier("pgd"), executor="inline") as oracle:
+        assert oracle.portfolio_key == single_verifier("pgd").key
     monkeypatch.setattr(default, "FEW_INPUTS", 13)
     assert find_chooser().key != before
     monkeypatch.undo()
     monkeypatch.setattr(
-        default, "built_in", lambda name: single("pgd") if name == "default" else built_in(name)
+        default, "built_in", lambda name: single_verifier("pgd") if name == "default" else built_in(name)
     )
     assert find_chooser().key != before
 

@@ -20,7 +20,7 @@ from verifolio.model.answer import Verdict
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.executor import Executor, Handle
 from verifolio.plugins.ray.executor import RayExecutor, RayOptions
-from verifolio.portfolio.tree import single
+from verifolio.portfolio.tree import single_verifier
 from verifolio.run import End, Job, Limits
 from verifolio.solve.oracle import Oracle
 from verifolio.testing import hostile
@@ -147,7 +147,7 @@ def test_a_cancelled_query_is_gone_within_two_seconds(place: Executor, tmp_path:
     from verifolio.testing.hostile_verifiers import Stubborn
 
     network = write_sum(tmp_path)
-    with Oracle(single(Stubborn()), place) as oracle:
+    with Oracle(single_verifier(Stubborn()), place) as oracle:
         asking = oracle.submit(reaches(network, 2.5))
         time.sleep(1.0)
         begin = time.monotonic()
@@ -161,7 +161,7 @@ def test_a_node_without_the_file_is_sent_it(place: Executor, tmp_path: Path) -> 
     network = write_sum(tmp_path)
     with network.path.open("rb") as stream:
         mine = Network(Path(f"/proc/self/fd/{stream.fileno()}"), network.sha256)
-        with Oracle(single("pgd"), place, timeout=PATIENT) as oracle:
+        with Oracle(single_verifier("pgd"), place, timeout=PATIENT) as oracle:
             answer = oracle.ask(reaches(mine, 1.5))
     assert answer.verdict is Verdict.SAT, answer.reason
 
