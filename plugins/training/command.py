@@ -80,17 +80,12 @@ def train(
     from .setup import Choices
     from .trainer import Schedule
 
-    options = tuple(option or ())
-    choices = Choices(
-        *(regime, epsilon, attack, steps, property_name, options, alpha, beta, bounder, share, copies),
-        *parse_range(legal),
-        tuple(regime_option or ()),
-    )
-    plan = Schedule(epochs, rate, batch, seed=seed)
-    rest = Rest(
-        rounds, points, tuple(attack_option or ()), attack_timeout, at(executor, address), start, weights
-    )
-    learn, check = split_data(data, test, limit, layout, parse_range(legal))
+    options, legal_range = tuple(option or ()), parse_range(legal)
+    chosen = (regime, epsilon, attack, steps, property_name, options, alpha, beta, bounder, share, copies)
+    choices = Choices(*chosen, *legal_range, tuple(regime_option or ()))
+    plan, place, given = Schedule(epochs, rate, batch, seed=seed), at(executor, address), attack_option or ()
+    rest = Rest(rounds, points, tuple(given), attack_timeout, place, start, weights)
+    learn, check = split_data(data, test, limit, layout, legal_range)
     result = train_network(arch, learn, check, choices, plan, rest, output, speaker(quiet or as_json))
     show(result, as_json, choices)
 
