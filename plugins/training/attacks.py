@@ -10,8 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from verifolio.plugin.property import Points, Property
-from verifolio.plugin.regime import BatchBall as Ball
+from verifolio.plugin.regime import BatchBall
 
+Ball = BatchBall  # there is no other kind here
 Box = tuple[Tensor, Tensor]
 Objective = Callable[[Tensor], Tensor]
 

@@ -1,6 +1,7 @@
 """The conformance kit on the estimator, and the section on a few records."""
 
 from pathlib import Path
+from typing import Any
 
 from verifolio_labels import Batch, ByLabel, Count, Counts
 
@@ -19,6 +20,10 @@ class TestCount(EstimatorConformance):
 
 
 def test_by_label() -> None:
-    records = [{"label": 1, "lower": 0.2}, {"label": 1, "lower": 0.4}, {"label": 0, "lower": None}]
+    records: list[dict[str, Any]] = [
+        {"label": 1, "lower": 0.2},
+        {"label": 1, "lower": 0.4},
+        {"label": 0, "lower": None},
+    ]
     (table,) = ByLabel().make(Material(records, Path())).tables
     assert table.rows == (("1", "2", "0.3"),)
