@@ -106,3 +106,4 @@ class Attempt:
     peak_memory: int = 0
     stats: Stats = field(default_factory=dict)
     log: str = ""
+    refused: bool = False  # it did not want the query, in any form

@@ -17,8 +17,13 @@ from verifolio.plugin.verifier import Verifier
 from verifolio.reductions import Reduced
 from verifolio.run import Job, Limits, Link
 from verifolio.run.settings import Settings
-from verifolio.solve.attempt import AttemptTask, Found, Report, Trial, guarded, strip
+from verifolio.solve.attempt import guarded
+from verifolio.solve.messages import Found
+from verifolio.solve.report import Report
+from verifolio.solve.task import AttemptTask
+from verifolio.solve.trial import Trial
 from verifolio.solve.walk import end_reason
+from verifolio.solve.warm import strip
 from verifolio.trust.referee import Rejection, confirm, confirmed, replay
 
 ROUNDING = 1e-9  # of computing a distance

@@ -25,9 +25,10 @@ from verifolio.plugin.verifier import Verifier
 from verifolio.portfolio.tree import Portfolio, choose, provers
 from verifolio.run import Job, Limits
 from verifolio.run.settings import Settings
-from verifolio.solve.attempt import JudgeTask, run_judge, strip
 from verifolio.solve.closest import Closest, find_closest, minimiser
+from verifolio.solve.judgement import JudgeTask, run_judge
 from verifolio.solve.walk import CONFIRM_SECONDS, Walk
+from verifolio.solve.warm import strip
 from verifolio.trust.conflict import raise_alarm
 from verifolio.trust.knowledge import Knowledge
 

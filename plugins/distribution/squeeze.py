@@ -21,7 +21,7 @@ from verifolio.plugin.bounder import Bounder
 from verifolio.plugin.evidence import Bounds
 from verifolio.run import Link
 from verifolio.run.budget import Budget
-from verifolio.solve.attempt import Found
+from verifolio.solve.messages import Found
 from verifolio.trust.audit import SHARE, suspects
 from verifolio.trust.conflict import BOUNDER
 from verifolio.trust.referee import confirm, judge, replay

@@ -13,7 +13,6 @@ from verifolio.model.answer import Verdict
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.property import Points, Property, Reference
 from verifolio.properties.verdict import Finding, Status, decide_many
-from verifolio.solve.attempt import REFUSES
 from verifolio.solve.oracle import Oracle
 
 from .sample import Method, draw, share_interval
@@ -112,7 +111,7 @@ def attacked(finding: Finding) -> tuple[str, str]:
     for answer in finding.answers:
         if answer.verdict in (Verdict.ERROR, Verdict.MEMOUT):
             return "error", answer.reason
-        if all(a.reason.startswith(REFUSES) for a in answer.attempts) and not answer.verdict.decided:
+        if all(a.refused for a in answer.attempts) and not answer.verdict.decided:
             return "refused", answer.reason
     return SURVIVED, ""
 
