@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from verifolio.model.query import Query
     from verifolio.onnx_import.network import Network
     from verifolio.plugin.bounder import Bounder, Bounders
-    from verifolio.plugin.estimator import Estimator
+    from verifolio.plugin.estimator import Estimator, OracleLike
     from verifolio.plugin.evidence import Assumptions, Bounds, Evidence
     from verifolio.plugin.executor import Executor, Handle
     from verifolio.plugin.hookspecs import hookimpl
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from verifolio.portfolio.file import parse_portfolio, read_portfolio
     from verifolio.portfolio.tree import Member, Portfolio, Race, Series, choose, single
     from verifolio.run.budget import Budget
-    from verifolio.solve.oracle import Asking, Oracle
+    from verifolio.solve.asking import Asking
+    from verifolio.solve.oracle import Oracle
     from verifolio.storage.store import Store
     from verifolio.trust.referee import Rejection, judge
 
@@ -32,12 +33,13 @@ _HOMES = {
     "plugin.bounder": ("Bounder", "Bounders"),
     "run.budget": ("Budget",),
     "errors": ("InputError", "SoundnessAlarm", "UnknownPlugin", "UnsupportedNetwork", "VerifolioError"),
-    "plugin.estimator": ("Estimator",),
+    "plugin.estimator": ("Estimator", "OracleLike"),
     "plugin.evidence": ("Assumptions", "Bounds", "Evidence"),
     "plugin.executor": ("Executor", "Handle"),
     "plugin.hookspecs": ("hookimpl",),
     "onnx_import.network": ("Network",),
-    "solve.oracle": ("Asking", "Oracle"),
+    "solve.asking": ("Asking",),
+    "solve.oracle": ("Oracle",),
     "portfolio.tree": ("Member", "Portfolio", "Race", "Series", "choose", "single"),
     "portfolio.file": ("parse_portfolio", "read_portfolio"),
     "model.problem": ("Ball", "Domain", "Problem"),
@@ -83,6 +85,7 @@ __all__ = [
     "Network",
     "NoOptions",
     "Oracle",
+    "OracleLike",
     "Outcome",
     "Portfolio",
     "Problem",

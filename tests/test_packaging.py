@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -105,6 +106,9 @@ def test_a_strangers_package_installs_and_passes_its_tests(tmp_path: Path) -> No
     proved = ROOT / "examples/networks/properties/digits_dense_45_0.01.vnnlib"
     verdict = run_command(site, "verify", str(network), str(proved), "--verifier", "fractions")
     assert verdict.splitlines()[0] == "unsat"
+    where = ["critical", str(network), "--data", "digits:test", "--index", "1", "--json"]
+    found = json.loads(run_command(site, *where, "--search", "doubling", "--search-option", "first=0.02"))
+    assert (found["status"], found["upper"] - found["lower"] <= 1e-3) == ("closed", True)
     run_python(site, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(copy), str(copy / "tests"))
 
 

@@ -126,7 +126,7 @@ def run_all(
 
     oracle.infer = False  # every instance is decided for itself, as in a competition
     with Ledger(store) as ledger, Reporter(instances, jobs, quiet) as report:
-        oracle.executor.warm(wait=True)  # not the first instance's time
+        oracle.warm(wait=True)  # not the first instance's time
         run = Run(run_key(oracle), instances, oracle, ledger, places, jobs, again, report, before)
         try:
             return run.run()
@@ -143,9 +143,8 @@ def run_key(oracle: Oracle) -> str:
     """
     from verifolio.portfolio.tree import default_key
 
-    s = oracle.settings
     key = oracle.portfolio.key if oracle.portfolio is not None else default_key()
-    return f"{key}:{s.seed}:{s.memory}:{s.device}"
+    return f"{key}:{oracle.seed}:{oracle.memory}:{oracle.device}"
 
 
 def finish(

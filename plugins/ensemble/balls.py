@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .falsify import Method
 from .lattice import Status
 from .scores import MutualErrors
 
@@ -40,14 +39,14 @@ class Balls:
         for masks, what in ((self.singles, "networks"), (self.pairs, "pairs"), (self.groups, "larger sets")):
             if masks:
                 progress(0, 0, f"attacks on {what}")
-                self.attack(masks, "search")
+                self.attack(masks)
                 self.verify(masks, progress)
 
-    def try_attack(self, method: Method) -> None:
-        """Gradient attacks alone, but not where the bounds of a network say that there is nothing to find."""
+    def try_attack(self) -> None:
+        """The portfolio's attack alone, but not where the bounds of a network say that there is nothing to find."""
         self.prove(self.singles)
         for e in range(self.radii):
-            self.survey.attack(self.questions(e, [*self.pairs, *self.groups]), method)
+            self.survey.attack(self.questions(e, [*self.pairs, *self.groups]))
 
     def questions(self, radius: int, masks: Sequence[int]) -> list[Question]:
         first = radius * self.points
@@ -64,10 +63,10 @@ class Balls:
                 for mask in lattices[e * m + p].safe:
                     lattices[(e - 1) * m + p].add_proof(mask)
 
-    def attack(self, masks: Sequence[int], method: Method) -> None:
+    def attack(self, masks: Sequence[int]) -> None:
         """From the smallest radius on, so that what is found serves the larger ones."""
         for e in range(self.radii):
-            self.survey.attack(self.questions(e, masks), method)
+            self.survey.attack(self.questions(e, masks))
             self.spread()
 
     def prove(self, masks: Sequence[int]) -> None:

@@ -14,11 +14,10 @@ from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network
 
 from .attack import AttackOptions, AttackRequest, AttackResult, EnsembleAttack, Method, Outcome
-from .falsify import Plan
 from .joint import JointOptions
 from .lattice import members
 from .picture_file import picture_path
-from .replay import make_references
+from .spot import make_references
 
 if TYPE_CHECKING:
     from .commands import Limits
@@ -60,7 +59,6 @@ def run_attack(call: AttackCall, limits: Limits, as_json: bool, picture: str) ->
         call.exact or alpha is None,
         limits.seconds,
         JointOptions(form=call.form),  # type: ignore[arg-type]
-        Plan(seed=limits.seed),
         limits.keep,
         limits.store,
     )

@@ -56,7 +56,10 @@ def measure(
     correct: Annotated[bool, typer.Option("--correct", help="Skip inputs that are misclassified.")] = False,
     portfolio: PortfolioFile = "",
     verifier: VerifierName = "",
-    attack: Annotated[str, typer.Option(help="The attack for csec: any verifier that falsifies.")] = "pgd",
+    attack: Annotated[
+        str,
+        typer.Option(help="The attack for csec: any verifier that falsifies; by default --verifier or pgd."),
+    ] = "",
     attack_option: Annotated[
         list[str] | None, typer.Option(help="An option of the attack, key=value.")
     ] = None,
@@ -94,7 +97,9 @@ def measure(
             oracles["csat"] = stack.enter_context(open_oracle(verifier, portfolio, **asdict(limits)))
         if "csec" in wanted:
             own = asdict(limits) | {"timeout": attack_timeout}
-            oracles["csec"] = stack.enter_context(open_oracle(attack, option=attack_option, **own))
+            oracles["csec"] = stack.enter_context(
+                open_oracle(attack or verifier or "pgd", option=attack_option, **own)
+            )
         rows = [r for g in groups for r in measure_network(g, prop, around, wanted, oracles, sampling)]
     finish(rows, sampling, as_json, csv, items, plot)
 

@@ -89,7 +89,7 @@ def cycle(
         str, typer.Option("--property", help="What is attacked and verified.")
     ] = "classification",
     option: Annotated[list[str] | None, typer.Option(help="An option of the property, key=value.")] = None,
-    attack: Annotated[str, typer.Option(help="Any falsifier.")] = "pgd",
+    attack: Annotated[str, typer.Option(help="Any falsifier; by default --verifier or pgd.")] = "",
     attack_timeout: Annotated[float, typer.Option(help="Seconds per attacked image.")] = 0.5,
     points: Annotated[int, typer.Option(min=1, help="Training images that are attacked each round.")] = 200,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the data at first; a quarter later.")] = 20,
@@ -125,7 +125,7 @@ def cycle(
     choices = Choices(regime, epsilon, low=low, high=high)
     plan = Schedule(epochs, rate, seed=seed)
     place = at(executor, address)
-    hunt = Hunt(attack, {}, choices.ball(), attack_timeout, seed, place)
+    hunt = Hunt(attack or verifier or "pgd", {}, choices.ball(), attack_timeout, seed, place)
     chosen = parse_indices(indices, len(check))
     model = build(arch, learn.shape, learn.classes, seed)
     Path(folder).mkdir(parents=True, exist_ok=True)

@@ -10,7 +10,18 @@ import numpy as np
 import pytest
 import typer
 
-from verifolio import Answer, Bounder, Estimator, Oracle, Query, Registry, Verifier, hookimpl, single
+from verifolio import (
+    Answer,
+    Bounder,
+    Estimator,
+    Oracle,
+    OracleLike,
+    Query,
+    Registry,
+    Verifier,
+    hookimpl,
+    single,
+)
 from verifolio.cli.app import build_app
 from verifolio.data import load_data
 from verifolio.errors import UnknownPlugin
@@ -45,7 +56,7 @@ class MyData(DataSource):
 class MyEstimator(Estimator):
     name = "mine"
 
-    def run(self, request: Any, oracle: Oracle, progress: Any = None) -> Any:
+    def run(self, request: Any, oracle: OracleLike, progress: Any = None) -> Any:
         return request
 
 

@@ -14,7 +14,9 @@ import pytest
 
 from verifolio.data import load_data
 from verifolio.errors import InputError
+from verifolio.model.joint import Joint
 from verifolio.onnx_import.network import Network
+from verifolio.plugin.batch import BatchContext
 from verifolio.plugin.estimator import silent
 from verifolio.plugin.property import Reference
 from verifolio.plugins.ensemble.attack import (
@@ -28,17 +30,16 @@ from verifolio.plugins.ensemble.attack import (
 )
 from verifolio.plugins.ensemble.commands import after_attacks
 from verifolio.plugins.ensemble.decompose import decompose
-from verifolio.plugins.ensemble.falsify import Falsifier, Plan, Task
+from verifolio.plugins.ensemble.gradient import JointGradient
 from verifolio.plugins.ensemble.highs import Ending
 from verifolio.plugins.ensemble.ledger import Ledger
 from verifolio.plugins.ensemble.monolith import Program, make_part
-from verifolio.plugins.ensemble.replay import Spot, make_references
+from verifolio.plugins.ensemble.spot import Spot, make_references
 from verifolio.plugins.ensemble.survey import Survey
+from verifolio.portfolio.tree import Member
 from verifolio.solve.oracle import Oracle
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "ensemble"
-
-LIGHT = Plan(steps=3, restarts=0)
 
 
 def play(
@@ -49,7 +50,7 @@ def play(
     **options: Any,
 ) -> AttackResult:
     level = None if alpha is None else Fraction(alpha)
-    settings = AttackOptions(**({"plan": LIGHT} | options))
+    settings = AttackOptions(**options)
     return EnsembleAttack(settings).run(AttackRequest(networks, references, level), oracle)
 
 
@@ -166,29 +167,29 @@ def test_where_bounds_say_it_all_nothing_is_attacked_or_asked(tiny: Any, tmp_pat
         assert oracle.counts == {}
     assert (result.verdict, result.value_upper) == (Outcome.ROBUST, Fraction(0))
     assert survey.tally.bounded == 1  # one network that is safe is enough
-    assert "modules" not in vars(survey.falsifier)
+    assert not survey.attacked
 
 
-class Counting(Falsifier):
-    """Remembers how many tasks it had."""
+class Counting(JointGradient):
+    """Remembers how many questions it had."""
 
-    tasks = 0
+    asked = 0
 
-    def attack(self, tasks: Sequence[Task], *more: Any) -> list[Any]:
-        self.tasks += len(tasks)
-        return list(super().attack(tasks, *more))
+    def attack_many(self, questions: Sequence[Joint], context: BatchContext) -> None:
+        self.asked += len(questions)
+        super().attack_many(questions, context)
 
 
 def test_nothing_is_attacked_again_from_the_same_points(tiny: Any, tmp_path: Path) -> None:
     networks, (point,) = figure_one(tiny, tmp_path)
-    with tiny.inline() as oracle:
+    counting = Counting()
+    with Oracle(replace(after_attacks(), attack=Member(counting)), "inline") as oracle:
         survey = Survey(networks, [Spot(point)], oracle)
-        survey.falsifier = Counting(networks)
         for _ in range(2):
             survey.attack([(0, 0b11)])
         survey.attack([(0, 0b01)])  # fooled: another start for the pair
         survey.attack([(0, 0b11)])
-    assert survey.falsifier.tasks == 3
+    assert counting.asked == 3
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0])
@@ -226,8 +227,8 @@ def test_without_answers_the_interval_still_holds_the_value(tiny: Any, tmp_path:
         points = tiny.random_points(rng, 2, 3, math.inf)
         with tiny.inline() as oracle:
             exact = play(networks, points, oracle)
-        with tiny.inline("fgsm") as oracle:
-            blind = play(networks, points, oracle, plan=Plan(1, 0))
+        with tiny.inline("fgsm", steps=1) as oracle:
+            blind = play(networks, points, oracle)
         with tiny.inline() as oracle:
             late = play(networks, points, oracle, seconds=0.0)
         assert exact.value_lower == exact.value_upper
