@@ -28,6 +28,7 @@ from verifolio.plugin.data_source import Dataset
 from verifolio.plugins.ensemble.commands import after_attacks, gradient
 from verifolio.plugins.ensemble.selection import (
     EnsembleSelection,
+    How,
     SelectionOptions,
     SelectionRequest,
     SelectionResult,
@@ -88,9 +89,8 @@ def run(request: SelectionRequest, method: str, options: argparse.Namespace) -> 
     portfolio = after_attacks()
     if method != "verify":
         portfolio = replace(portfolio, attack=gradient(method))
-    settings = SelectionOptions(
-        "verify" if method == "verify" else "attack", seconds=options.seconds, store=str(options.store)
-    )
+    how: How = "verify" if method == "verify" else "attack"
+    settings = SelectionOptions(how, seconds=options.seconds, store=str(options.store))
     with Oracle(portfolio, "process", timeout=options.timeout, workers=options.workers) as oracle:
         return EnsembleSelection(settings).run(asked, oracle, say)
 

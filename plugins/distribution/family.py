@@ -194,14 +194,6 @@ class Family:
             return self.refutation(self.largest)
         return self.prop.accusation(self.networks, self.at(self.largest), np.asarray(point, np.float64))
 
-    def holds(self, x: Array) -> bool:
-        """Whether the property holds at an input in the units of the data, as ONNX Runtime computes it."""
-        inside = self.ground.to_network(x, 0.0)
-        outputs = np.concatenate([n.replay(inside) for n in self.networks]).astype(np.float64)
-        if self.prop is None:
-            return bool(np.delete(outputs, self.label).max(initial=-math.inf) < outputs[self.label])
-        return self.prop.holds(outputs, self.at(self.largest), inside)
-
     def to_data(self, point: NDArray[np.floating]) -> Array:
         """A network input in the units of the data."""
         return self.ground.to_data(point)
