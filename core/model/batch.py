@@ -70,13 +70,17 @@ class Batch:
     def _cases(self) -> dict[int, Case]:
         return {}
 
+    def region(self, domain: int) -> Case:
+        """The exact box of a domain, made once, without a condition."""
+        if domain not in self._cases:
+            box = self.domains[domain]
+            self._cases[domain] = box_case(box.lower, box.upper, ())
+        return self._cases[domain]
+
     def case(self, atom: int) -> Case:
-        """The input region and the condition of an atom; the region is made once for all atoms in it."""
+        """The input region and the condition of an atom."""
         a = self.atoms[atom]
-        if a.domain not in self._cases:
-            domain = self.domains[a.domain]
-            self._cases[a.domain] = box_case(domain.lower, domain.upper, ())
-        return replace(self._cases[a.domain], disjuncts=self.conditions[a.condition])
+        return replace(self.region(a.domain), disjuncts=self.conditions[a.condition])
 
     def question(self, atom: int) -> Query:
         """An atom as the referee judges points by it: without text, so without a hash; it goes nowhere else."""

@@ -15,8 +15,9 @@ from verifolio.errors import VerifolioError
 from verifolio.model.answer import Flag, Witness
 from verifolio.model.batch import Batch, Sighting
 from verifolio.model.joint import Joint
-from verifolio.model.problem import Problem
+from verifolio.model.problem import Problem, condition_key
 from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
 from verifolio.plugin.batch import BatchContext
 from verifolio.plugin.choice import Choice, build
 from verifolio.plugin.evidence import Bounds
@@ -26,12 +27,15 @@ from verifolio.run.budget import Budget
 from verifolio.solve.messages import FalseProof, Hit, Margin
 from verifolio.trust.audit import SHARE, suspects
 from verifolio.trust.conflict import BOUNDER
-from verifolio.trust.referee import judge
+from verifolio.trust.referee import judge, snap
 
 Array = NDArray[np.float64]
 Float32 = NDArray[np.float32]
 RESERVE = 0.05  # of the time is kept for judging and sending
 CHUNK = 64  # questions bounded between two looks at the clock
+Judged = tuple[tuple[Network, ...], str, str, bytes]  # networks, domain, condition, point
+REMEMBERED = 10_000  # judgements, because what an attack found is mostly replayed next
+_JUDGED: dict[Judged, Witness | None] = {}
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,27 +56,47 @@ class BatchTask:
 
 
 class BatchReferee:
-    """Judges points by the original files and the exact bounds; every atom's question is made once."""
+    """Judges points by the original files and the exact bounds; a point is judged once per process and atom."""
 
     def __init__(self, batch: Batch) -> None:
         self.batch = batch
         self._questions: dict[int, Query] = {}
+        self._conditions: dict[int, str] = {}
 
-    def judge(self, atom: int, x: NDArray[np.floating]) -> Witness | None:
-        if atom not in self._questions:
-            self._questions[atom] = self.batch.question(atom)
-        found = judge(self._questions[atom], x)
-        return found if isinstance(found, Witness) else None
+    def snap(self, domain: int, x: NDArray[np.floating]) -> Float32 | None:
+        """The float32 point of a domain nearest to x, if there is one near it."""
+        ball = self.batch.domains[domain].ball
+        return snap(self.batch.region(domain), np.asarray(x, np.float64).ravel(), ball)
+
+    def judge(self, atom: int, point: Float32) -> Witness | None:
+        key = self._key(atom, point)
+        if key not in _JUDGED:
+            if atom not in self._questions:
+                self._questions[atom] = self.batch.question(atom)
+            found = judge(self._questions[atom], point)
+            while len(_JUDGED) >= REMEMBERED:
+                _JUDGED.pop(next(iter(_JUDGED)), None)
+            _JUDGED[key] = found if isinstance(found, Witness) else None
+        return _JUDGED[key]
+
+    def _key(self, atom: int, point: Float32) -> Judged:
+        """Everything that decides a judgement, by its content."""
+        a = self.batch.atoms[atom]
+        if a.condition not in self._conditions:
+            self._conditions[a.condition] = condition_key(self.batch.conditions[a.condition])
+        networks = tuple(self.batch.networks[n] for n in a.networks)
+        return networks, self.batch.domains[a.domain].sha256, self._conditions[a.condition], point.tobytes()
 
     def together(self, entry: int, x: NDArray[np.floating]) -> Witness | None:
         """One point that satisfies all atoms of a question, or None."""
-        found = []
-        for atom in self.batch.entries[entry]:
-            witness = self.judge(atom, x)
+        point = self.snap(self.batch.atoms[self.batch.entries[entry][0]].domain, x)
+        found: list[Witness] = []
+        for atom in self.batch.entries[entry] if point is not None else ():
+            witness = None if point is None else self.judge(atom, point)
             if witness is None:
                 return None
             found.append(witness)
-        return combined(found)
+        return combined(found) if found else None
 
 
 def combined(found: Sequence[Witness]) -> Witness:
@@ -199,19 +223,13 @@ def run_replay_batch(task: ReplayTask, link: Link) -> list[Sighting] | Verifolio
     for k, atom in enumerate(task.batch.atoms):
         atoms[atom.domain].append(k)
     try:
-        return [_sighting(referee, atoms[domain], x) for domain, x in task.points]
+        return [_sighting(referee, domain, atoms[domain], x) for domain, x in task.points]
     except VerifolioError as error:
         return error
 
 
-def _sighting(referee: BatchReferee, atoms: Sequence[int], x: NDArray[np.floating]) -> Sighting:
-    from verifolio.trust.referee import snap
-
-    a = referee.batch.atoms[atoms[0]]
-    point = snap(
-        referee.batch.case(atoms[0]), np.asarray(x, np.float64), referee.batch.domains[a.domain].ball
-    )
+def _sighting(referee: BatchReferee, domain: int, atoms: Sequence[int], x: NDArray[np.floating]) -> Sighting:
+    point = referee.snap(domain, x)
     if point is None:
         return Sighting(None)
-    found = {atom: w for atom in atoms if (w := referee.judge(atom, point)) is not None}
-    return Sighting(point, found)
+    return Sighting(point, {atom: w for atom in atoms if (w := referee.judge(atom, point)) is not None})

@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from verifolio.solve.oracle import Oracle
 
     from .instances import Instance
-    from .results import Line, Result
+    from .results import InstanceResult, Line
     from .runner import Places
     from .scoring import Contest
 
-Pairs = list[tuple["Instance", "Result"]]
+Pairs = list[tuple["Instance", "InstanceResult"]]
 
 
 def bench(
@@ -120,12 +120,12 @@ def run_all(
     """Run with progress on standard error; `before` are rows of the table that stay."""
     from verifolio.cli.main import complain
 
-    from .ledger import Ledger
+    from .ledger import BenchLedger
     from .progress import Reporter
     from .runner import Run
 
     oracle.infer = False  # every instance is decided for itself, as in a competition
-    with Ledger(store) as ledger, Reporter(instances, jobs, quiet) as report:
+    with BenchLedger(store) as ledger, Reporter(instances, jobs, quiet) as report:
         oracle.warm(wait=True)  # not the first instance's time
         run = Run(run_key(oracle), instances, oracle, ledger, places, jobs, again, report, before)
         try:

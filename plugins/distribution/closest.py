@@ -15,8 +15,7 @@ from verifolio.errors import InputError
 from verifolio.model.answer import Answer, Flag, Verdict, Witness
 from verifolio.plugin.estimator import OracleLike, Progress, silent
 from verifolio.portfolio.tree import Portfolio
-from verifolio.properties.verdict import Finding
-from verifolio.properties.verdict import Status as Decided
+from verifolio.properties.verdict import Finding, PropertyStatus
 from verifolio.solve.closest import minimiser
 
 from .family import Family
@@ -91,7 +90,7 @@ def ask_closest(
     scale = ball.radius / radius
     found = oracle.closest(family.query(radius), ball, timeout)
     verdict = Verdict.UNKNOWN if found.witness is None else Verdict.SAT
-    status = Decided.OPEN if found.witness is None else Decided.REFUTED
+    status = PropertyStatus.OPEN if found.witness is None else PropertyStatus.REFUTED
     answer = Answer(verdict, found.verifier, found.reason, found.witness, seconds=found.seconds)
     finding = Finding(status, answer, answers=(answer,))
     proved = found.lower / scale * (1 - 1e-9)  # of moving between two units

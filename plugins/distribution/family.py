@@ -18,7 +18,7 @@ from verifolio.model.problem import Ball
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.property import Asking, Growth, Property, Reference
-from verifolio.properties.verdict import Finding, Inquiry, Status, inquire
+from verifolio.properties.verdict import Finding, Inquiry, PropertyStatus, inquire
 from verifolio.vnnlib import Rows, make_rows
 
 Array = NDArray[np.float64]
@@ -212,9 +212,9 @@ def asked(query: Query) -> Asking[Finding]:
     """One query that both proves and refutes."""
     answer = yield query
     if answer.verdict.decided:
-        status = Status.PROVED if answer.verdict is Verdict.UNSAT else Status.REFUTED
+        status = PropertyStatus.PROVED if answer.verdict is Verdict.UNSAT else PropertyStatus.REFUTED
         return Finding(status, answer, answers=(answer,))
-    return Finding(Status.OPEN, answer, answer.reason, (answer,))
+    return Finding(PropertyStatus.OPEN, answer, answer.reason, (answer,))
 
 
 def _disjuncts(query: Query) -> tuple[Rows, ...]:

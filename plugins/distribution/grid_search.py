@@ -9,8 +9,7 @@ from typing import Any, ClassVar
 from verifolio.errors import InputError
 from verifolio.model.answer import Verdict
 from verifolio.plugin.estimator import AskingLike, Estimator, OracleLike, Progress, silent
-from verifolio.properties.verdict import Finding, Inquiry
-from verifolio.properties.verdict import Status as Decided
+from verifolio.properties.verdict import Finding, Inquiry, PropertyStatus
 
 from .grid import Scheduler
 from .radius_search import (
@@ -131,7 +130,7 @@ class _GridSearch:
             self.open.remove(asking)
             answer = asking.answer()
             if answer.verdict is Verdict.CANCELLED or (self.left <= 0 and not answer.verdict.decided):
-                self._take(asking.index, Finding(Decided.OPEN, answer, answer.reason, (answer,)))
+                self._take(asking.index, Finding(PropertyStatus.OPEN, answer, answer.reason, (answer,)))
             else:
                 self.inquiries[asking.index].answer(answer)
                 self._go_on(asking.index)

@@ -28,8 +28,13 @@ def look(
     radii: int,
     again: bool = False,
 ) -> list[tuple[SearchStep, Witness | None]]:
-    """One look at all inputs, which share a network; their time is divided equally between them."""
+    """One look at all inputs, which share a network; their time is divided equally between them.
+
+    Nothing is logged where the portfolio has nobody who attacks or bounds many radii.
+    """
     found = oracle.radius_bounds(starts, tolerance, seconds, radii, again)
+    if not any(one.finder or one.prover for one in found):
+        return []
     each = seconds / len(starts)
     return [(_step(s, one, each), one.witness) for s, one in zip(starts, found, strict=True)]
 

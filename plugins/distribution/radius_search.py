@@ -18,15 +18,14 @@ from verifolio.model.answer import Flag, Verdict, Witness
 from verifolio.model.query import Query
 from verifolio.plugin.estimator import Estimator, OracleLike, Progress, silent
 from verifolio.portfolio.tree import Portfolio
-from verifolio.properties.verdict import Finding
-from verifolio.properties.verdict import Status as Decided
+from verifolio.properties.verdict import Finding, PropertyStatus
 from verifolio.trust.referee import confirmed, in_ball
 from verifolio.vnnlib import write
 
 from .family import Family
 
 KNOWN = "known"
-VERDICTS = {Decided.PROVED: Verdict.UNSAT, Decided.REFUTED: Verdict.SAT}
+VERDICTS = {PropertyStatus.PROVED: Verdict.UNSAT, PropertyStatus.REFUTED: Verdict.SAT}
 
 
 class SearchStatus(StrEnum):

@@ -26,8 +26,7 @@ from verifolio.plugin.options import build_options, split_pairs
 from verifolio.plugin.property import Growth, Property, check_networks
 from verifolio.plugin.registry import installed
 from verifolio.properties.file import choose_property
-from verifolio.properties.verdict import Finding
-from verifolio.properties.verdict import Status as Decided
+from verifolio.properties.verdict import Finding, PropertyStatus
 
 from .bracket import BracketOptions
 from .family import Family, per_input
@@ -284,7 +283,7 @@ class Distribution:
             found = self.oracle.judge(family.accusation(x), x)
             if found is not None and family.distance(found.x) <= top:
                 answer = Answer(Verdict.SAT, "store", "a stored witness, replayed", found)
-                return [make_step(family, top, Finding(Decided.REFUTED, answer), 0.0, 0.0, KNOWN)]
+                return [make_step(family, top, Finding(PropertyStatus.REFUTED, answer), 0.0, 0.0, KNOWN)]
         return []
 
     def _question(self, family: Family) -> RadiusQuestion:

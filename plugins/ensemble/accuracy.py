@@ -15,7 +15,7 @@ from verifolio.plugin.estimator import OracleLike, Progress, silent
 from verifolio.plugin.property import Reference
 
 from .joint import average_condition, average_query
-from .ledger import Fact, Ledger, set_key
+from .ledger import EnsembleLedger, Fact, set_key
 from .scores import Interval
 from .spot import Float32, Spot
 
@@ -40,7 +40,7 @@ def robust_accuracies(
     networks: Sequence[Network],
     references: Sequence[Sequence[Reference]],
     oracle: OracleLike,
-    ledger: Ledger,
+    ledger: EnsembleLedger,
     left: Callable[[], float],
     progress: Progress = silent,
 ) -> tuple[RobustAccuracy, ...]:
@@ -66,7 +66,7 @@ class _Work:
         networks: Sequence[Network],
         references: Sequence[Sequence[Reference]],
         oracle: OracleLike,
-        ledger: Ledger,
+        ledger: EnsembleLedger,
         left: Callable[[], float],
     ) -> None:
         self.networks, self.oracle, self.ledger, self.left = tuple(networks), oracle, ledger, left

@@ -18,7 +18,7 @@ from verifolio.plugin.property import Reference
 
 from .joint import JointOptions
 from .lattice import members
-from .ledger import Ledger
+from .ledger import EnsembleLedger
 from .spot import Float32, Spot
 from .survey import Survey
 
@@ -35,7 +35,7 @@ class Method(StrEnum):
     DETERMINISTIC = "deterministic"
 
 
-class Outcome(StrEnum):
+class GameVerdict(StrEnum):
     """Robust: every randomized attack stays below alpha. Not robust: one reaches it."""
 
     ROBUST = "robust"
@@ -94,7 +94,7 @@ class AttackResult:
     """
 
     method: Method
-    verdict: Outcome
+    verdict: GameVerdict
     value_lower: Fraction
     value_upper: Fraction
     attacks: tuple[DeterministicAttack, ...]
@@ -115,13 +115,13 @@ def realised_value(attacks: Sequence[DeterministicAttack], networks: int) -> Fra
     return min(totals) / points
 
 
-def judge_value(lower: Fraction, upper: Fraction, alpha: Fraction | None) -> Outcome:
+def judge_value(lower: Fraction, upper: Fraction, alpha: Fraction | None) -> GameVerdict:
     """The verdict from exact bounds; reaching alpha exactly is enough for an attack."""
     if alpha is None:
-        return Outcome.UNKNOWN
+        return GameVerdict.UNKNOWN
     if lower >= alpha:
-        return Outcome.NOT_ROBUST
-    return Outcome.ROBUST if upper < alpha else Outcome.UNKNOWN
+        return GameVerdict.NOT_ROBUST
+    return GameVerdict.ROBUST if upper < alpha else GameVerdict.UNKNOWN
 
 
 class EnsembleAttack(Estimator):
@@ -135,7 +135,7 @@ class EnsembleAttack(Estimator):
     def run(self, request: AttackRequest, oracle: OracleLike, progress: Progress = silent) -> AttackResult:
         started = time.monotonic()
         deadline = started + self.options.seconds
-        ledger = Ledger(self.options.store or None)
+        ledger = EnsembleLedger(self.options.store or None)
         try:
             survey = Survey(
                 request.networks,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fractions import Fraction
 
 from .attack import AttackResult, DeterministicAttack, Method, judge_value, realised_value
-from .lattice import Status
+from .lattice import SetStatus
 from .survey import Survey
 
 
@@ -38,7 +38,7 @@ def single_attack(survey: Survey, network: int) -> DeterministicAttack:
     points, patterns = [], []
     for j in range(len(survey.spots)):
         lattice = survey.lattices[j]
-        if lattice.status(mask) is Status.SAT:
+        if lattice.status(mask) is SetStatus.SAT:
             # of all known points that fool it, the one that fools the fewest others: nobody looked at them
             pattern = min((p for p in lattice.fooled if p & mask), key=lambda p: p.bit_count())
             x = lattice.fooled[pattern]

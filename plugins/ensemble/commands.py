@@ -70,7 +70,7 @@ class Norm(StrEnum):
     LINF = "linf"
 
 
-class Form(StrEnum):
+class JointFormOption(StrEnum):
     """How joint queries are written."""
 
     AUTO = "auto"
@@ -100,7 +100,9 @@ def attack(
     ] = 0,
     method: Annotated[AttackMethod, typer.Option(help="How to search.")] = AttackMethod.DECOMPOSITION,
     exact: Annotated[bool, typer.Option("--exact", help="Go on until the value is known.")] = False,
-    form: Annotated[Form, typer.Option(help="How joint queries are written.")] = Form.AUTO,
+    form: Annotated[
+        JointFormOption, typer.Option(help="How joint queries are written.")
+    ] = JointFormOption.AUTO,
     timeout: Timeout = 60.0,
     time: Time = 0.0,
     store: StoreFile = "",

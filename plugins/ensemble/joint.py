@@ -18,7 +18,7 @@ from verifolio.vnnlib import Rows, box_case, make_rows, specification_from_cases
 if TYPE_CHECKING:
     from torch import Tensor
 
-Form = Literal["auto", "dnf", "margin"]
+JointForm = Literal["auto", "dnf", "margin"]
 Gap = tuple[int, int | None]  # columns (right label, wrong label): right - wrong <= 0; None: -margin <= 0
 
 
@@ -33,7 +33,7 @@ class JointOptions:
     `loss` read so many blocks of outputs, `measure` takes the networks in such groups.
     """
 
-    form: Form = "auto"
+    form: JointForm = "auto"
     limit: int = 1000
     folder: str = ""
     members: int = 2

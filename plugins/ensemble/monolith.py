@@ -28,8 +28,8 @@ from verifolio.vnnlib import make_rows
 from .attack import (
     AttackResult,
     DeterministicAttack,
+    GameVerdict,
     Method,
-    Outcome,
     realised_value,
     zero_attack,
 )
@@ -236,9 +236,9 @@ def _found(
     found = replayed(survey, chances, moved)
     count = len(survey.networks)
     value = realised_value(found, count)
-    verdict = Outcome.NOT_ROBUST if alpha is not None and value >= alpha else Outcome.UNKNOWN
+    verdict = GameVerdict.NOT_ROBUST if alpha is not None and value >= alpha else GameVerdict.UNKNOWN
     reason = ""
-    if verdict is Outcome.UNKNOWN and alpha is not None:
+    if verdict is GameVerdict.UNKNOWN and alpha is not None:
         reason = "the attack that was found does not replay to alpha"
     weights = tuple(Fraction(1, count) for _ in range(count))
     return AttackResult(method, verdict, value, Fraction(1), tuple(found), weights, reason, 0.0, stats)
@@ -269,11 +269,11 @@ def probabilities(values: Sequence[float]) -> list[Fraction]:
 
 def no_attack(survey: Survey, method: Method, reason: str, stats: dict[str, Any]) -> AttackResult:
     """Undecided: nothing is known but what the points themselves fool."""
-    return without_attack(survey, method, Outcome.UNKNOWN, Fraction(1), reason, stats)
+    return without_attack(survey, method, GameVerdict.UNKNOWN, Fraction(1), reason, stats)
 
 
 def without_attack(
-    survey: Survey, method: Method, verdict: Outcome, upper: Fraction, reason: str, stats: dict[str, Any]
+    survey: Survey, method: Method, verdict: GameVerdict, upper: Fraction, reason: str, stats: dict[str, Any]
 ) -> AttackResult:
     count = len(survey.networks)
     idle = zero_attack(survey)

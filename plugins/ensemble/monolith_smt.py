@@ -12,7 +12,7 @@ from verifolio.encode.exact_forms import ExactNetwork, Form, exact_network
 from verifolio.errors import InputError, UnknownPlugin
 from verifolio.model.joint import shared_product
 
-from .attack import AttackResult, DeterministicAttack, Method, Outcome, realised_value
+from .attack import AttackResult, DeterministicAttack, GameVerdict, Method, realised_value
 from .monolith import Array, no_attack, replayed, without_attack
 from .spot import Spot
 from .survey import Survey
@@ -40,7 +40,7 @@ def solve_smt(survey: Survey, alpha: Fraction | None, attacks: int, seconds: flo
     count = len(survey.networks)
     value = realised_value(found, count)
     reached = value >= alpha
-    verdict = Outcome.NOT_ROBUST if reached else Outcome.UNKNOWN
+    verdict = GameVerdict.NOT_ROBUST if reached else GameVerdict.UNKNOWN
     reason = "" if reached else "an exact attack exists, but its float32 points do not replay to alpha"
     weights = tuple(Fraction(1, count) for _ in range(count))
     return AttackResult(Method.SMT, verdict, value, Fraction(1), tuple(found), weights, reason, 0.0, stats)
@@ -49,7 +49,7 @@ def solve_smt(survey: Survey, alpha: Fraction | None, attacks: int, seconds: flo
 def refuted(survey: Survey, alpha: Fraction, attacks: int, stats: dict[str, Any]) -> AttackResult:
     """No attack of this size reaches alpha: a proof if as many attacks as networks, or one for alpha = 1."""
     if attacks >= len(survey.networks) or alpha == 1:
-        return without_attack(survey, Method.SMT, Outcome.ROBUST, alpha, "in exact arithmetic", stats)
+        return without_attack(survey, Method.SMT, GameVerdict.ROBUST, alpha, "in exact arithmetic", stats)
     size = f"no randomized attack with {attacks} deterministic ones reaches alpha"
     return no_attack(survey, Method.SMT, f"{size}, but {len(survey.networks)} may be needed", stats)
 

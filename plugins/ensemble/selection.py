@@ -17,7 +17,7 @@ from verifolio.plugin.estimator import Estimator, OracleLike, Progress, silent
 from .accuracy import RobustAccuracy, robust_accuracies
 from .balls import Balls
 from .joint import JointOptions
-from .ledger import Ledger
+from .ledger import EnsembleLedger
 from .scores import Interval, MutualErrors, Swap, add_up, replace_members
 from .spot import Spot, make_references
 from .survey import Survey
@@ -129,7 +129,7 @@ class EnsembleSelection(Estimator):
     ) -> SelectionResult:
         started = time.monotonic()
         self._check(request)
-        ledger = Ledger(self.options.store or None)
+        ledger = EnsembleLedger(self.options.store or None)
         try:
             points = agreement_points(request.networks, request.data, request.points, oracle, request.label)
             balls = self._survey(request, points, oracle, ledger)
@@ -167,7 +167,7 @@ class EnsembleSelection(Estimator):
         )
 
     def _survey(
-        self, request: SelectionRequest, points: Sequence[int], oracle: OracleLike, ledger: Ledger
+        self, request: SelectionRequest, points: Sequence[int], oracle: OracleLike, ledger: EnsembleLedger
     ) -> Balls:
         spots = [
             Spot(r)
@@ -179,7 +179,7 @@ class EnsembleSelection(Estimator):
             request.networks,
             spots,
             oracle,
-            ledger if self.options.method == "verify" else Ledger(),
+            ledger if self.options.method == "verify" else EnsembleLedger(),
             self.options.joint,
             keep,
             _deadline(self.options.seconds),
@@ -204,7 +204,7 @@ class EnsembleSelection(Estimator):
         request: SelectionRequest,
         ensemble: Sequence[int],
         oracle: OracleLike,
-        ledger: Ledger,
+        ledger: EnsembleLedger,
         progress: Progress,
     ) -> tuple[RobustAccuracy, ...]:
         if not request.test:

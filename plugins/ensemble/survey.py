@@ -19,11 +19,11 @@ from verifolio.trust.referee import confirmed
 
 from .joint import JointOptions, SimultaneousMisclassification, class_counts, dnf
 from .keep import keep_query
-from .lattice import Lattice, Status, bits, members
-from .ledger import Fact, Ledger, set_key
+from .lattice import Lattice, SetStatus, bits, members
+from .ledger import EnsembleLedger, Fact, set_key
 from .spot import Float32, Spot
 
-Question = tuple[int, int]  # spot, set of networks
+SetQuestion = tuple[int, int]  # spot, set of networks
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,7 +60,7 @@ class Survey:
     networks: Sequence[Network]
     spots: Sequence[Spot]
     oracle: OracleLike
-    ledger: Ledger = field(default_factory=Ledger)
+    ledger: EnsembleLedger = field(default_factory=EnsembleLedger)
     joint: JointOptions = field(default_factory=JointOptions)
     keep: Path | None = None
     left: Callable[[], float] = lambda: math.inf
@@ -71,10 +71,10 @@ class Survey:
             class_counts(self.networks, spot.reference)
         self.sizes = [n.output_size for n in self.networks]
         self.lattices = [Lattice(len(self.networks)) for _ in self.spots]
-        self.gaps: dict[Question, float] = {}  # what bounds said, positive where they prove safety
+        self.gaps: dict[SetQuestion, float] = {}  # what bounds said, positive where they prove safety
         self.attacked = False  # whether anybody attacks batches
         self._clean: list[tuple[int, Float32]] = []
-        self._tried: dict[Question, frozenset[int]] = {}
+        self._tried: dict[SetQuestion, frozenset[int]] = {}
         self.property = SimultaneousMisclassification(self.joint)
         hashes = [n.sha256 for n in self.networks]
         if len(set(hashes)) < len(hashes):
@@ -89,13 +89,13 @@ class Survey:
     def key(self, mask: int) -> str:
         return set_key(self.networks[c].sha256 for c in members(mask))
 
-    def status(self, spot: int, mask: int) -> Status:
+    def status(self, spot: int, mask: int) -> SetStatus:
         return self.lattices[spot].status(mask)
 
-    def open(self, questions: Sequence[Question]) -> list[Question]:
-        return [(j, mask) for j, mask in questions if self.status(j, mask) is Status.OPEN]
+    def open(self, questions: Sequence[SetQuestion]) -> list[SetQuestion]:
+        return [(j, mask) for j, mask in questions if self.status(j, mask) is SetStatus.OPEN]
 
-    def batch(self, questions: Sequence[Question]) -> Batch:
+    def batch(self, questions: Sequence[SetQuestion]) -> Batch:
         """The questions in the oracle's compact form; every network at every spot in it is an atom."""
         places = {j: k for k, j in enumerate(dict.fromkeys(j for j, _ in questions))}
         conditions: dict[tuple[int, int], int] = {}
@@ -199,7 +199,7 @@ class Survey:
             self._clean = [s or (0, x) for s, x in zip(seen, points, strict=True)]
         return self._clean[spot]
 
-    def attack(self, questions: Sequence[Question]) -> None:
+    def attack(self, questions: Sequence[SetQuestion]) -> None:
         """Attacks on the open questions, started from what fools parts of the set already.
 
         What was attacked from the same points before is left out: it would end in the same way.
@@ -226,13 +226,13 @@ class Survey:
         centre = self.spots[spot].reference.x.astype(np.float32)
         return [centre, *(known[s] for s in ranked[:2] if s & mask)]
 
-    def bound(self, questions: Sequence[Question]) -> None:
+    def bound(self, questions: Sequence[SetQuestion]) -> None:
         """Proofs by bounds alone: first for every single network involved, then for what stays open."""
         singles = {(j, bit) for j, mask in self.open(questions) for bit in bits(mask)}
         self._bound(self.open(sorted(singles)))
         self._bound([(j, mask) for j, mask in self.open(questions) if mask.bit_count() > 1])
 
-    def _bound(self, questions: Sequence[Question]) -> None:
+    def _bound(self, questions: Sequence[SetQuestion]) -> None:
         todo = [q for q in dict.fromkeys(questions) if q not in self.gaps]
         if not todo or self.stop():
             return
@@ -250,11 +250,11 @@ class Survey:
         chosen = [self.networks[c] for c in members(mask)]
         return self.property.query(chosen, self.spots[spot].reference)
 
-    def verify(self, questions: Sequence[Question], timeout: float | None = None) -> None:
+    def verify(self, questions: Sequence[SetQuestion], timeout: float | None = None) -> None:
         """Ask the oracle about what is still open after another attack, smaller sets first."""
         self.attack(questions)
         todo = sorted(self.open(questions), key=lambda q: q[1].bit_count())
-        asked: list[Question] = []
+        asked: list[SetQuestion] = []
         queries = self._queries(todo, asked)
         for index, answer in self.oracle.ask_many(queries, timeout, attacked=self.attacked):
             j, mask = asked[index]
@@ -262,10 +262,10 @@ class Survey:
             if self.stop():
                 return
 
-    def _queries(self, todo: Sequence[Question], asked: list[Question]) -> Iterator[Query]:
+    def _queries(self, todo: Sequence[SetQuestion], asked: list[SetQuestion]) -> Iterator[Query]:
         """Queries one by one, leaving out what has been decided meanwhile."""
         for j, mask in todo:
-            if self.status(j, mask) is not Status.OPEN or self.stop():
+            if self.status(j, mask) is not SetStatus.OPEN or self.stop():
                 continue
             asked.append((j, mask))
             query = self.query(j, mask)
@@ -289,7 +289,7 @@ class Survey:
             self.lattices[spot].add_unknown(mask)
             self.ledger.add([self._fact(spot, mask, Verdict.UNKNOWN, name)])
 
-    def decide(self, questions: Sequence[Question]) -> None:
+    def decide(self, questions: Sequence[SetQuestion]) -> None:
         """Everything in order of price: attacks, bounds, queries."""
         self.attack(questions)
         self.bound(questions)

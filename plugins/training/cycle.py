@@ -66,7 +66,7 @@ class Judge:
     def shares(self, network: Network) -> dict[str, float]:
         """Proved, refuted and open, in percent."""
         from verifolio.plugin.property import Reference
-        from verifolio.properties.verdict import Status, decide_many
+        from verifolio.properties.verdict import PropertyStatus, decide_many
 
         data, ball = self.dataset, self.ball
         references = [
@@ -74,7 +74,7 @@ class Judge:
             for i in self.indices
         ]
         found = [f.status for _, f in decide_many(self.oracle, self.prop, [network], references)]
-        return {s.value: 100.0 * found.count(s) / max(1, len(found)) for s in Status}
+        return {s.value: 100.0 * found.count(s) / max(1, len(found)) for s in PropertyStatus}
 
 
 def cycle(

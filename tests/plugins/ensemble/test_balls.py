@@ -21,8 +21,8 @@ from verifolio.plugin.property import Reference
 from verifolio.plugins.ensemble.accuracy import robust_accuracies
 from verifolio.plugins.ensemble.balls import Balls
 from verifolio.plugins.ensemble.climb import best_move, climb
-from verifolio.plugins.ensemble.lattice import Status
-from verifolio.plugins.ensemble.ledger import Fact, Ledger
+from verifolio.plugins.ensemble.lattice import SetStatus
+from verifolio.plugins.ensemble.ledger import EnsembleLedger, Fact
 from verifolio.plugins.ensemble.selection import (
     EnsembleSelection,
     SelectionOptions,
@@ -54,7 +54,7 @@ def make_balls(networks: Sequence[Network], radii: Sequence[float], oracle: Orac
     return Balls(Survey(networks, spots, oracle), POINTS, len(radii))
 
 
-def statuses(balls: Balls, radius: int) -> list[Status]:
+def statuses(balls: Balls, radius: int) -> list[SetStatus]:
     return [balls.survey.status(j, m) for j, m in balls.questions(radius, balls.pairs)]
 
 
@@ -68,7 +68,7 @@ def test_all_radii_together_say_what_each_says_alone(tiny: Any, networks: tuple[
             balls = make_balls(networks, [radius], oracle)
             balls.survey.decide(balls.questions(0, balls.pairs))
         assert statuses(balls, 0) == statuses(together, e)
-        assert set(statuses(balls, 0)) <= {Status.SAT, Status.UNSAT}
+        assert set(statuses(balls, 0)) <= {SetStatus.SAT, SetStatus.UNSAT}
 
 
 def select(
@@ -104,7 +104,7 @@ def test_a_stopped_run_continues(tiny: Any, networks: tuple[Network, ...], tmp_p
     assert (again.errors.found == whole.errors.found).all()
     assert [a.share for a in again.after] == [a.share for a in whole.after]
     assert asked <= fresh + 4  # what was under way when it stopped
-    ledger = Ledger(store)
+    ledger = EnsembleLedger(store)
     assert all(f.x is not None for f in ledger if f.verdict is Verdict.SAT)
     ledger.close()
 
@@ -122,13 +122,13 @@ def test_facts_of_an_earlier_version_are_proved_again(tmp_path: Path) -> None:
         ),
     )
     key, point = f"average+{network.sha256}", np.array([0.0, 0.5], np.float32)
-    with Ledger(store) as ledger:
+    with EnsembleLedger(store) as ledger:
         false = Fact(key, Spot(far).sha256, Verdict.UNSAT, "bounds")
         lost = Fact(key, Spot(near).sha256, Verdict.SAT, "search", point)  # outside the ball
         ledger.add([false, lost, Fact("other", "spot", Verdict.SAT, "search", point)])
         assert len(ledger) == 3
     age(store)
-    with Ledger(store) as ledger, Oracle(single("crown"), "inline", timeout=20.0) as oracle:
+    with EnsembleLedger(store) as ledger, Oracle(single("crown"), "inline", timeout=20.0) as oracle:
         assert {f.verdict for f in ledger} == {Verdict.SAT}
         found = robust_accuracies([network], [[near], [far]], oracle, ledger, lambda: math.inf)
     assert [(r.robust, r.broken) for r in found] == [(1, 0), (0, 1)]
@@ -150,10 +150,10 @@ def test_accuracies_of_all_radii_are_those_of_each(tiny: Any, networks: tuple[Ne
     data = load_data("digits:test")
     rows = [make_references(data, range(6), e, math.inf, True) for e in RADII]
     with tiny.inline(**WEAK) as oracle:
-        together = robust_accuracies(networks, rows, oracle, Ledger(), lambda: math.inf)
+        together = robust_accuracies(networks, rows, oracle, EnsembleLedger(), lambda: math.inf)
     for row, found in zip(rows, together, strict=True):
         with tiny.inline(**WEAK) as oracle:
-            assert robust_accuracies(networks, [row], oracle, Ledger(), lambda: math.inf) == (found,)
+            assert robust_accuracies(networks, [row], oracle, EnsembleLedger(), lambda: math.inf) == (found,)
 
 
 def test_moves_are_nearly_those_of_the_linear_program() -> None:

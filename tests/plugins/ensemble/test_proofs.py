@@ -22,8 +22,8 @@ from verifolio.plugin.evidence import Bounds, Margins
 from verifolio.plugin.property import Reference
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.plugins.ensemble.accuracy import _Work
-from verifolio.plugins.ensemble.lattice import Status
-from verifolio.plugins.ensemble.ledger import Ledger
+from verifolio.plugins.ensemble.lattice import SetStatus
+from verifolio.plugins.ensemble.ledger import EnsembleLedger
 from verifolio.plugins.ensemble.spot import Spot
 from verifolio.plugins.ensemble.survey import Survey
 from verifolio.portfolio.tree import single
@@ -68,7 +68,7 @@ def test_the_least_gap_of_all_choices(
         survey = Survey([network], [Spot(point)], oracle)
         survey.bound([(0, 1)])
     assert survey.gaps == {(0, 1): gap}
-    assert (survey.status(0, 1) is Status.UNSAT) == (gap > 0)
+    assert (survey.status(0, 1) is SetStatus.UNSAT) == (gap > 0)
 
 
 def one_sided(tiny: Any, folder: Path) -> tuple[tuple[Network, ...], Reference]:
@@ -106,7 +106,7 @@ def test_wrong_bounds_of_averages_are_an_alarm(
     monkeypatch.setenv("VERIFOLIO_ALARMS", str(tmp_path / "alarms"))
     networks, point = one_sided(tiny, tmp_path)
     with Oracle(single(WrongBounds()), "inline") as oracle:
-        work = _Work(networks, [[point]], oracle, Ledger(), lambda: math.inf)
+        work = _Work(networks, [[point]], oracle, EnsembleLedger(), lambda: math.inf)
         with pytest.raises(SoundnessAlarm, match="bounder hostile-wrong-bounds claims a proof"):
             work.bound()
     assert list((tmp_path / "alarms").iterdir())

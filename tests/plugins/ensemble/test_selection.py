@@ -16,7 +16,7 @@ from verifolio.data import load_data
 from verifolio.errors import InputError
 from verifolio.model.answer import Verdict
 from verifolio.onnx_import.network import Network
-from verifolio.plugins.ensemble.ledger import Ledger
+from verifolio.plugins.ensemble.ledger import EnsembleLedger
 from verifolio.plugins.ensemble.scores import Interval, MutualErrors, replace_members
 from verifolio.plugins.ensemble.selection import (
     EnsembleSelection,
@@ -88,7 +88,7 @@ def test_a_second_run_asks_nothing(tiny: Any, networks: tuple[Network, ...], tmp
     assert asked == {}
     assert (again.errors.found == first.errors.found).all()
     assert [a.share for a in again.before] == [a.share for a in first.before]
-    ledger = Ledger(store)
+    ledger = EnsembleLedger(store)
     sat = [f for f in ledger if f.verdict is Verdict.SAT]
     assert sat
     assert all(f.x is not None and f.x.shape == (64,) for f in sat)
