@@ -21,10 +21,10 @@ from pathlib import Path
 from verifolio.data import load_data
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.data_source import Dataset
-from verifolio.plugins.distribution.ledger import Ledger
+from verifolio.plugins.distribution.ledger import DistributionLedger
 from verifolio.plugins.distribution.progress import describe
+from verifolio.plugins.distribution.radius_search import SearchStatus
 from verifolio.plugins.distribution.run import Distribution, Item, Setting, make_items
-from verifolio.plugins.distribution.search import Status
 from verifolio.plugins.distribution.summary import mean
 from verifolio.plugins.distribution.table import Row, write_csv
 from verifolio.portfolio.tree import single_verifier
@@ -43,7 +43,7 @@ class Side:
     """One search with its own store and oracle."""
 
     setting: Setting
-    ledger: Ledger
+    ledger: DistributionLedger
     oracle: Oracle
 
     def measure(self, items: Sequence[Item]) -> list[Row]:
@@ -72,7 +72,7 @@ def setting_of(search: str, given: argparse.Namespace) -> Setting:
     grid = tuple(round((k + 0.5) * given.step, 9) for k in range(count))
     return Setting(
         search,
-        1,
+        (),
         grid if search == "binary" else (),
         given.step,
         LARGEST if search == "bracket" else 0.0,
@@ -90,7 +90,7 @@ def load(name: str) -> tuple[Network, Dataset]:
 def open_side(search: str, given: argparse.Namespace, stack: ExitStack) -> Side:
     path = given.out / f"{search}.db"
     portfolio = single_verifier(given.verifier) if given.verifier else None
-    store, ledger = stack.enter_context(Store(path)), stack.enter_context(Ledger(path))
+    store, ledger = stack.enter_context(Store(path)), stack.enter_context(DistributionLedger(path))
     return Side(setting_of(search, given), ledger, stack.enter_context(Oracle(portfolio, None, store)))
 
 
@@ -114,7 +114,7 @@ def measure(given: argparse.Namespace) -> dict[str, dict[str, list[tuple[Row, Ro
         for side, rows in zip(sides, (first, second), strict=True):
             write_csv(given.out / f"{side.setting.search}.csv", rows.values())
     for place, row in first.items():
-        both = row.status is Status.CLOSED and second[place].status is Status.CLOSED
+        both = row.status is SearchStatus.CLOSED and second[place].status is SearchStatus.CLOSED
         kind = "both closed" if both else "open" if row.measured else ""
         if kind:
             pairs.setdefault(place[0], {}).setdefault(kind, []).append((row, second[place]))
@@ -138,7 +138,7 @@ def report(pairs: dict[str, dict[str, list[tuple[Row, Row]]]]) -> None:
         )
         if rest:
             left = [mean([g for p in rest if (g := p[k].gap) is not None]) for k in (0, 1)]
-            closed = [sum(p[k].status is Status.CLOSED for p in rest) for k in (0, 1)]
+            closed = [sum(p[k].status is SearchStatus.CLOSED for p in rest) for k in (0, 1)]
             print(
                 f"  {len(rest)} others: closed {closed[0]} and {closed[1]}, mean gap {left[0]:.4f} and {left[1]:.4f}"
             )

@@ -41,7 +41,7 @@ from verifolio.plugins.ensemble.attack import (
     Method,
 )
 from verifolio.plugins.ensemble.commands import after_attacks
-from verifolio.plugins.ensemble.replay import make_references
+from verifolio.plugins.ensemble.spot import make_references
 from verifolio.solve.oracle import Oracle
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "ensemble" / "make_pairs.py"

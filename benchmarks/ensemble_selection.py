@@ -25,7 +25,7 @@ from verifolio.data import load_data
 from verifolio.encode.torch_export import export_onnx
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.data_source import Dataset
-from verifolio.plugins.ensemble.commands import after_attacks
+from verifolio.plugins.ensemble.commands import after_attacks, gradient
 from verifolio.plugins.ensemble.selection import (
     EnsembleSelection,
     How,
@@ -36,7 +36,7 @@ from verifolio.plugins.ensemble.selection import (
 from verifolio.solve.oracle import Oracle
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "ensemble"
-METHODS: tuple[How, ...] = ("ga1", "ga2", "ga3", "verify")
+METHODS = ("ga1", "ga2", "ga3", "verify")
 
 
 def train(folder: Path, name: str, seed: int, count: int = 10) -> tuple[Network, ...]:
@@ -84,10 +84,14 @@ def _sample(data: Dataset, count: int) -> tuple[int, ...]:
     return tuple(sorted(order[:count].tolist()))
 
 
-def run(request: SelectionRequest, method: How, options: argparse.Namespace) -> SelectionResult:
+def run(request: SelectionRequest, method: str, options: argparse.Namespace) -> SelectionResult:
     asked = request if method == "verify" else replace(request, test=())
-    settings = SelectionOptions(method, seconds=options.seconds, store=str(options.store))
-    with Oracle(after_attacks(), "process", timeout=options.timeout, workers=options.workers) as oracle:
+    portfolio = after_attacks()
+    if method != "verify":
+        portfolio = replace(portfolio, attack=gradient(method))
+    how: How = "verify" if method == "verify" else "attack"
+    settings = SelectionOptions(how, seconds=options.seconds, store=str(options.store))
+    with Oracle(portfolio, "process", timeout=options.timeout, workers=options.workers) as oracle:
         return EnsembleSelection(settings).run(asked, oracle, say)
 
 
@@ -96,7 +100,7 @@ def say(done: int, total: int, message: str) -> None:
     print(f"{time.strftime('%H:%M:%S')} {message} ({done} of {total})", file=sys.stderr, flush=True)
 
 
-def report(request: SelectionRequest, method: How, result: SelectionResult, seconds: float) -> None:
+def report(request: SelectionRequest, method: str, result: SelectionResult, seconds: float) -> None:
     names = [n.path.stem for n in request.networks]
     found = [int(e.found.sum()) // 2 for e in result.by_epsilon]
     left = [int(e.open.sum()) // 2 for e in result.by_epsilon]

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from verifolio.data import load_data
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
-from verifolio.plugins.distribution.ledger import Ledger
+from verifolio.plugins.distribution.ledger import DistributionLedger
 from verifolio.plugins.distribution.progress import Reporter
 from verifolio.plugins.distribution.run import Distribution, Setting, make_family, make_items
 from verifolio.plugins.distribution.summary import mean
@@ -84,7 +84,7 @@ def measure(given: argparse.Namespace) -> list[Row]:
     path = given.out / "run.db"
     with (
         Store(path) as store,
-        Ledger(path) as ledger,
+        DistributionLedger(path) as ledger,
         Oracle(portfolio, None, store, workers=given.jobs) as oracle,
         Reporter() as report,
     ):

@@ -117,7 +117,7 @@ def measure_easy(verifier: str, count: int) -> Cost:
     print(f"  {verifier} called directly: {bare}")
     for portfolio in (single_verifier(verifier), two):
         with Oracle(portfolio, timeout=60.0, infer=False) as oracle:
-            oracle.executor.warm(wait=True)
+            oracle.warm(wait=True)
             extra = cost_of(oracle.ask, [replace(q) for q in queries]) - bare
         print(f"  more through the oracle, portfolio {portfolio.name}: {extra}")
         worst = Cost(max(worst.clock, extra.clock), max(worst.processor, extra.processor))
@@ -148,7 +148,7 @@ def ask_watched(oracle: Oracle, query: Query) -> tuple[Answer, float, dict[int, 
 def measure_long(verifier: str, seconds: float) -> float | None:
     """The larger share of a long query that is not the verifier's: by the clock, by processor time."""
     with Oracle(single_verifier(verifier), timeout=seconds, infer=False) as oracle:
-        oracle.executor.warm(wait=True)
+        oracle.warm(wait=True)
         answer, wall, spent = ask_watched(oracle, hard_query(HARD))
     if wall < seconds / 4:
         print(f"long: {answer.verdict.value} after {wall:.2f} s, too soon to tell; nothing is measured")

@@ -27,7 +27,6 @@ from torch import Tensor, nn
 from verifolio import Ball as Around
 from verifolio import Network, Oracle
 from verifolio.data import load_data
-from verifolio.plugin.choice import Choice
 from verifolio.plugin.data_source import Dataset
 from verifolio.plugins.training.architectures import build
 from verifolio.plugins.training.attacks import Ball, pgd
@@ -35,6 +34,7 @@ from verifolio.plugins.training.counterexamples import Hunt, hunt
 from verifolio.plugins.training.keep import keep, train_once
 from verifolio.plugins.training.setup import Choices, load_weights, make_regime
 from verifolio.plugins.training.trainer import Schedule, accuracy, fit, tensors
+from verifolio.portfolio.tree import single_verifier
 from verifolio.properties.file import choose_property
 
 BALL = Ball(20 / 255)
@@ -168,7 +168,7 @@ def distances(study: Study, path: Path, model: nn.Sequential, near: Tensor, atta
     falsifier, options = ATTACKS[attack][0], study.options(attack)
     x, _ = tensors(study.check)
     found = []
-    with Oracle(timeout=study.size.timeout) as oracle:
+    with Oracle(single_verifier(falsifier, options), timeout=study.size.timeout) as oracle:
         for k in torch.nonzero(near)[:, 0].tolist():
             key = f"{network.sha256} {attack} {options} {k}"
             if key not in known:
@@ -176,7 +176,7 @@ def distances(study: Study, path: Path, model: nn.Sequential, near: Tensor, atta
                     predicted = int(model(x[k][None]).argmax())
                 query = prop.query([network], REACH[attack].reference(x[k], predicted))
                 around = Around(x[k].double().numpy().ravel(), REACH[attack].epsilon, math.inf)
-                nearest = oracle.closest(query, around, Choice(falsifier, options))
+                nearest = oracle.closest(query, around)
                 known[key] = None if nearest.witness is None else 255 * nearest.distance
                 file.write_text(json.dumps(known))
             value = known[key]

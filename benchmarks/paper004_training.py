@@ -23,7 +23,7 @@ from verifolio import Network, Oracle
 from verifolio.data import load_data
 from verifolio.plugin.data_source import Dataset
 from verifolio.plugins.distribution.figures import draw_boxes, draw_ecdf
-from verifolio.plugins.distribution.ledger import Ledger
+from verifolio.plugins.distribution.ledger import DistributionLedger
 from verifolio.plugins.distribution.run import Distribution, Setting, make_items
 from verifolio.plugins.distribution.statistics import compare
 from verifolio.plugins.distribution.summary import mean
@@ -71,7 +71,11 @@ def measure(networks: Sequence[Network], check: Dataset, size: Size, folder: Pat
     setting = Setting(tolerance=size.tolerance, budget=size.budget, portfolio="default")
     items = make_items(networks, [(check, range(size.images))])
     path = folder / "radii.db"
-    with Store(path) as store, Ledger(path) as ledger, Oracle(None, None, store, workers=1) as oracle:
+    with (
+        Store(path) as store,
+        DistributionLedger(path) as ledger,
+        Oracle(None, None, store, workers=1) as oracle,
+    ):
         rows = Distribution(setting, items, oracle, ledger, 1).run()
     write_csv(folder / "radii.csv", rows)
     return rows

@@ -50,7 +50,7 @@ from verifolio.plugins.bench.instances import (
     select,
 )
 from verifolio.plugins.bench.matching import Key, key_of
-from verifolio.plugins.bench.results import Claim, Result, Tool, read_tool
+from verifolio.plugins.bench.results import Claim, InstanceResult, Tool, read_tool
 from verifolio.plugins.bench.scoring import OURS, Contest, lines, make_contest, par2
 from verifolio.plugins.command.description import Description, described, read_description
 from verifolio.plugins.command.files import read_point, read_text
@@ -310,7 +310,7 @@ def run_member(name: str, options: argparse.Namespace, instances: Sequence[Insta
 
 def contest_of(instances: Sequence[Instance], tools: Sequence[Tool]) -> Contest:
     """All tools on the same instances; what is true is what is expected."""
-    nobody = Result(Verdict.UNKNOWN, 0.0)
+    nobody = InstanceResult(Verdict.UNKNOWN, 0.0)
     contest = make_contest([(replace(i, claims={}), nobody) for i in instances], tools)
     return replace(contest, claims={n: c for n, c in contest.claims.items() if n != OURS})
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from verifolio.model.answer import Verdict
 from verifolio.plugins.bench.instances import Instance, cap, read_instances, select
-from verifolio.plugins.bench.results import Result, Tool, read_tool
+from verifolio.plugins.bench.results import InstanceResult, Tool, read_tool
 from verifolio.plugins.bench.scoring import BEST, OURS, Contest, lines, make_contest
 
 SHORT = Path(__file__).resolve().parent / "short.csv"
@@ -42,7 +42,7 @@ def contest_of(instances: list[Instance], files: dict[str, Path]) -> Contest:
     """All configurations on the same instances; what is true is what is expected."""
     tools = [Tool(name, read_tool(path).rows) for name, path in files.items()]
     plain = [replace(i, claims={}) for i in instances]
-    nobody = Result(Verdict.UNKNOWN, 0.0)
+    nobody = InstanceResult(Verdict.UNKNOWN, 0.0)
     contest = make_contest([(i, nobody) for i in plain], tools)
     return replace(contest, claims={n: c for n, c in contest.claims.items() if n != OURS})
 

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     )
     from verifolio.graph import Graph
     from verifolio.graph.module import GraphModule
-    from verifolio.model.answer import Answer, Attempt, Flag, Outcome, Verdict, Witness
+    from verifolio.model.answer import Answer, Attempt, Closest, Flag, Outcome, Verdict, Witness
     from verifolio.model.problem import Ball, Domain, Problem
     from verifolio.model.query import Query
     from verifolio.onnx_import.network import Network, TensorSignature
     from verifolio.plugin.bounder import Bounder, Bounders
     from verifolio.plugin.choice import Choice
     from verifolio.plugin.data_source import Dataset, DataSource
-    from verifolio.plugin.estimator import Estimator
+    from verifolio.plugin.estimator import Estimator, OracleLike
     from verifolio.plugin.evidence import Assumptions, Bounds, Evidence, Margins
     from verifolio.plugin.executor import Executor, Handle
     from verifolio.plugin.hookspecs import hookimpl
@@ -44,8 +44,8 @@ if TYPE_CHECKING:
     from verifolio.run.budget import Budget
     from verifolio.run.job import End, Job, Limits, Link, Result
     from verifolio.run.settings import Settings
-    from verifolio.solve.closest import Closest
-    from verifolio.solve.oracle import Asking, Oracle
+    from verifolio.solve.asking import Asking
+    from verifolio.solve.oracle import Oracle
     from verifolio.storage.store import Store
     from verifolio.trust.referee import Rejection, judge_counterexample
     from verifolio.vnnlib import Specification
@@ -55,14 +55,14 @@ _HOMES = {
     "errors": ("InputError", "SoundnessAlarm", "UnknownPlugin", "UnsupportedNetwork", "VerifolioError"),
     "graph": ("Graph",),
     "graph.module": ("GraphModule",),
-    "model.answer": ("Answer", "Attempt", "Flag", "Outcome", "Verdict", "Witness"),
+    "model.answer": ("Answer", "Attempt", "Closest", "Flag", "Outcome", "Verdict", "Witness"),
     "model.problem": ("Ball", "Domain", "Problem"),
     "model.query": ("Query",),
     "onnx_import.network": ("Network", "TensorSignature"),
     "plugin.bounder": ("Bounder", "Bounders"),
     "plugin.choice": ("Choice",),
     "plugin.data_source": ("DataSource", "Dataset"),
-    "plugin.estimator": ("Estimator",),
+    "plugin.estimator": ("Estimator", "OracleLike"),
     "plugin.evidence": ("Assumptions", "Bounds", "Evidence", "Margins"),
     "plugin.executor": ("Executor", "Handle"),
     "plugin.hookspecs": ("hookimpl",),
@@ -78,8 +78,8 @@ _HOMES = {
     "run.budget": ("Budget",),
     "run.job": ("End", "Job", "Limits", "Link", "Result"),
     "run.settings": ("Settings",),
-    "solve.closest": ("Closest",),
-    "solve.oracle": ("Asking", "Oracle"),
+    "solve.asking": ("Asking",),
+    "solve.oracle": ("Oracle",),
     "storage.store": ("Store",),
     "trust.referee": ("Rejection", "judge_counterexample"),
     "vnnlib": ("Specification",),
@@ -140,6 +140,7 @@ __all__ = [
     "Network",
     "NoOptions",
     "Oracle",
+    "OracleLike",
     "Outcome",
     "Plugins",
     "Points",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -113,6 +114,9 @@ def test_a_strangers_package_installs_and_passes_its_tests(tmp_path: Path) -> No
     run_command(site, "distribution", "report", "run.csv", "--section", "by-label", "--out", "page")
     assert (tmp_path / "page/by_label.csv").read_text() == "label,inputs,mean\n0,2,0.2\n1,2,0.3\n"
     assert "Proved radii by class" in (tmp_path / "page/index.html").read_text()
+    where = ["critical", str(network), "--data", "digits:test", "--index", "1", "--json"]
+    found = json.loads(run_command(site, *where, "--search", "doubling", "--search-option", "first=0.02"))
+    assert (found["status"], found["upper"] - found["lower"] <= 1e-3) == ("closed", True)
     run_python(site, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(copy), str(copy / "tests"))
 
 

@@ -53,6 +53,9 @@ def capabilities(cls: type) -> list[str]:
         "can_falsify": "falsify",
         "can_prove": "prove",
         "can_minimise": "minimise",
+        "can_attack_many": "attack many",
+        "can_approach_many": "approach many",
+        "can_bound_many": "bound many",
         "differentiable": "differentiable",
     }
     return [word for name, word in words.items() if getattr(cls, name, False)]

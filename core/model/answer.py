@@ -106,3 +106,16 @@ class Attempt:
     peak_memory: int = 0
     stats: Stats = field(default_factory=dict)
     log: str = ""
+    refused: bool = False  # it did not want the query, in any form
+
+
+@dataclass(frozen=True)
+class Closest:
+    """No counterexample is closer than `lower`, which is proved; `witness` is one at `distance`, if any."""
+
+    lower: float
+    distance: float
+    witness: Witness | None
+    verifier: str
+    reason: str = ""
+    seconds: float = 0.0

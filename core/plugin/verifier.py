@@ -11,9 +11,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.model.answer import Outcome
+from verifolio.model.joint import Joint
 from verifolio.model.problem import Ball, Problem
+from verifolio.plugin.batch import BatchContext, Spot
 from verifolio.plugin.bounder import Bounders
-from verifolio.plugin.evidence import Evidence
+from verifolio.plugin.evidence import Bounds, Evidence
 from verifolio.run.budget import Budget
 
 if TYPE_CHECKING:
@@ -63,6 +65,9 @@ class Verifier(ABC):
     can_prove: ClassVar[bool] = False
     can_falsify: ClassVar[bool] = False
     can_minimise: ClassVar[bool] = False
+    can_attack_many: ClassVar[bool] = False
+    can_approach_many: ClassVar[bool] = False
+    can_bound_many: ClassVar[bool] = False
     leaves_trace: ClassVar[bool] = (
         False  # whether an option `trace` names a folder for what certificates are made of
     )
@@ -100,3 +105,24 @@ class Verifier(ABC):
         distance (0 if nothing is proved). Only offered where `can_minimise` is set.
         """
         raise TypeError(f"verifier {self.name} does not minimise; choose one that does")
+
+    def attack_many(self, questions: Sequence[Joint], context: BatchContext) -> None:
+        """Look for a counterexample to each of many questions in one go; they may share graphs.
+
+        Every point goes to `context.offer`. Only offered where `can_attack_many` is set.
+        """
+        raise TypeError(f"verifier {self.name} does not attack many questions at once; choose one that does")
+
+    def approach_many(self, spots: Sequence[Spot], gain: float, context: BatchContext) -> None:
+        """Look for the closest counterexample to each of many spots of one graph, in the maximum norm.
+
+        A spot may be left when a round gains less than `gain`. Only offered where `can_approach_many` is set.
+        """
+        raise TypeError(f"verifier {self.name} does not approach many spots at once; choose one that does")
+
+    def bound_many(self, problems: Sequence[Problem], context: BatchContext) -> list[Bounds]:
+        """Bounds of each problem's output rows; rows that are out of reach are a proof, which core looks at again.
+
+        Only offered where `can_bound_many` is set.
+        """
+        raise TypeError(f"verifier {self.name} does not bound many problems at once; choose one that does")

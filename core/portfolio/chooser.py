@@ -40,8 +40,13 @@ class Chooser(ABC):
     @cached_property
     def key(self) -> str:
         """A hash of all portfolios and their conditions: what a run goes by that is to be continued."""
-        text = "".join(f"{condition}\n{portfolio.key}\n" for condition, portfolio in self.conditions())
+        text = "".join(f"{condition}\n{portfolio.identity}\n" for condition, portfolio in self.conditions())
         return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def for_batches(self) -> Portfolio:
+        """Whose attack and bounder work on batches, which have no query of their own: the last condition's."""
+        return self.conditions()[-1][1]
 
     @property
     def width(self) -> int:

@@ -17,6 +17,7 @@ from verifolio.portfolio.features import FEATURES
 from verifolio.portfolio.tree import Member, Portfolio, Race, Series, Stage
 
 KEYS = ("verifier", "options", "seconds", "share", "optional", "at_most")
+BATCHES = ("attack", "bounder")  # keys beside the tree: who works on many questions at once
 SHAPES: Mapping[str, type[Series] | type[Race]] = {"sequence": Series, "race": Race}
 MAX_BYTES = 1_000_000
 MAX_DEPTH = 16
@@ -34,7 +35,7 @@ def parse_portfolio(text: str, name: str = "<portfolio>") -> Portfolio:
     node = compose_yaml(text, name)
     if node is None:
         raise InputError(name, "a stage: sequence, race or verifier", "an empty file")
-    return Portfolio(_Reader(name).stage(node, 0), Path(name).stem)
+    return _Reader(name).portfolio(node)
 
 
 class _Reader:
@@ -44,6 +45,28 @@ class _Reader:
 
     def where(self, node: yaml.Node) -> str:
         return place(node, self._name)
+
+    def portfolio(self, node: yaml.Node) -> Portfolio:
+        """The tree, and beside it who works on batches."""
+        if not isinstance(node, yaml.MappingNode):
+            return Portfolio(self.stage(node, 0), self._title)
+        entries = self._entries(node)
+        named = {key: self._batch(entries[key]) for key in BATCHES if key in entries}
+        rest = [(k, v) for k, v in node.value if k.value not in BATCHES]
+        tree = yaml.MappingNode(node.tag, rest, node.start_mark, node.end_mark)
+        return Portfolio(
+            self.stage(tree, 0), self._title, attack=named.get("attack"), bounder=named.get("bounder")
+        )
+
+    def _batch(self, node: yaml.Node) -> Member:
+        member = self.stage(node, 1)
+        if not isinstance(member, Member) or member.limit(1.0) is not None or member.at_most:
+            raise InputError(self.where(node), "a verifier, perhaps with options, without limits", "a stage")
+        return member
+
+    @property
+    def _title(self) -> str:
+        return Path(self._name).stem
 
     def stage(self, node: yaml.Node, depth: int) -> Stage:
         expected = "a stage: a mapping with `sequence`, `race` or `verifier`"

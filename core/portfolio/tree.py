@@ -8,11 +8,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from typing import Literal
 
-from verifolio.errors import UnknownPlugin
-from verifolio.plugin.choice import Choice
-from verifolio.plugin.manager import Plugins
+from verifolio.errors import InputError, UnknownPlugin
+from verifolio.plugin.choice import Choice, build
+from verifolio.plugin.manager import Plugins, current_plugins
 from verifolio.plugin.verifier import Verifier
+
+Ability = Literal["attack", "approach", "bound"]  # of verifiers: `can_attack_many` and so on
 
 
 @dataclass(frozen=True)
@@ -72,11 +75,17 @@ Stage = Member | Series | Race
 
 @dataclass(frozen=True)
 class Portfolio:
-    """The tree and the name it goes by."""
+    """The tree and the name it goes by, and who works on many questions at once.
+
+    `attack` attacks them, `bounder` bounds them. Without these, the first member of the tree that can does, so that
+    a portfolio of one verifier uses nobody else.
+    """
 
     root: Stage
     name: str = "portfolio"
     tags: Mapping[str, str] = field(default_factory=dict)
+    attack: Member | None = None
+    bounder: Member | None = None
 
     @cached_property
     def key(self) -> str:
@@ -84,9 +93,32 @@ class Portfolio:
         text = json.dumps(self.root.describe(), sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()
 
+    @cached_property
+    def identity(self) -> str:
+        """A hash of what it does to queries and to batches."""
+        named = [None if m is None else m.describe() for m in (self.attack, self.bounder)]
+        text = json.dumps([self.key, *named], sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
+
     @property
     def members(self) -> tuple[Member, ...]:
         return tuple(_members(self.root))
+
+    def able(self, ability: Ability, plugins: Plugins | None = None) -> Member | None:
+        """Who has a batch ability here; an error where the named one lacks it."""
+        known = current_plugins() if plugins is None else plugins
+        named = self.bounder if ability == "bound" else self.attack
+        chosen = self.members if named is None else (named,)
+        for member in chosen:
+            cls = class_of(member.verifier, known)
+            if cls is None and named is not None and not member.optional:
+                build(member.verifier)  # says why it cannot be used
+            if cls is not None and getattr(cls, f"can_{ability}_many"):
+                return member
+        if named is not None and class_of(named.verifier, known) is not None and ability != "approach":
+            expected = f"a verifier that can {ability} many questions at once"
+            raise InputError(f"portfolio {self.name}", expected, named.name, "name another one")
+        return None
 
     @property
     def width(self) -> int:

@@ -15,7 +15,7 @@ from verifolio.solve.oracle import Oracle
 from verifolio.trust import referee
 
 
-class Status(StrEnum):
+class PropertyStatus(StrEnum):
     """What is known about a property around one reference."""
 
     PROVED = "proved"
@@ -30,14 +30,14 @@ class Finding:
     `answers` are those of all queries that were asked, in order.
     """
 
-    status: Status
+    status: PropertyStatus
     answer: Answer
     reason: str = ""
     answers: tuple[Answer, ...] = ()
 
     @property
     def witness(self) -> Witness | None:
-        return self.answer.witness if self.status is Status.REFUTED else None
+        return self.answer.witness if self.status is PropertyStatus.REFUTED else None
 
 
 def inquire(prop: Property, networks: Sequence[Network], reference: Reference) -> Asking[Finding]:
@@ -53,7 +53,7 @@ def inquire(prop: Property, networks: Sequence[Network], reference: Reference) -
     answers: list[Answer] = []
     settled = yield from _noting(prop.settle(networks, reference), answers)
     if settled is not None and settled.verdict.decided:
-        status = Status.PROVED if settled.verdict is Verdict.UNSAT else Status.REFUTED
+        status = PropertyStatus.PROVED if settled.verdict is Verdict.UNSAT else PropertyStatus.REFUTED
         return Finding(status, settled, answers=tuple(answers))
     finding = yield from _noting(_asked(prop, networks, reference), answers)
     return replace(finding, answers=tuple(answers))
@@ -63,21 +63,21 @@ def _asked(prop: Property, networks: Sequence[Network], reference: Reference) ->
     """The property's query, and its refutation where that leaves it open."""
     answer = yield prop.query(networks, reference)
     if answer.verdict is Verdict.UNSAT:
-        return Finding(Status.PROVED, answer)
+        return Finding(PropertyStatus.PROVED, answer)
     second = prop.refutation(networks, reference)
     if second is None:
-        status = Status.REFUTED if answer.verdict is Verdict.SAT else Status.OPEN
+        status = PropertyStatus.REFUTED if answer.verdict is Verdict.SAT else PropertyStatus.OPEN
         return Finding(status, answer, answer.reason)
     if violates(prop, networks, reference, answer.witness):
-        return Finding(Status.REFUTED, answer)
+        return Finding(PropertyStatus.REFUTED, answer)
     if answer.verdict is Verdict.CANCELLED:
-        return Finding(Status.OPEN, answer, answer.reason)
+        return Finding(PropertyStatus.OPEN, answer, answer.reason)
     other = yield second
     if other.verdict is Verdict.SAT:
-        return Finding(Status.REFUTED, other)
+        return Finding(PropertyStatus.REFUTED, other)
     both = answer.verdict.decided and other.verdict.decided
     reason = "between what can be proved and what can be refuted" if both else answer.reason or other.reason
-    return Finding(Status.OPEN, other if answer.verdict.decided else answer, reason)
+    return Finding(PropertyStatus.OPEN, other if answer.verdict.decided else answer, reason)
 
 
 def _noting(asking: Asking[T], answers: list[Answer]) -> Asking[T]:
@@ -106,7 +106,7 @@ def at_sight(prop: Property, networks: Sequence[Network], reference: Reference) 
         witness = referee.judge_counterexample(prop.candidate_query(networks, reference, x), x)
         if isinstance(witness, Witness):
             answer = Answer(Verdict.SAT, "at sight", witness=witness, flags=witness.flags)
-            return Finding(Status.REFUTED, answer)
+            return Finding(PropertyStatus.REFUTED, answer)
     return None
 
 

@@ -3,38 +3,32 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 
-from verifolio.errors import SoundnessAlarm, UnknownPlugin
-from verifolio.model.answer import Verdict, Witness
+from verifolio.errors import InputError, SoundnessAlarm
+from verifolio.model.answer import Closest, Verdict, Witness
 from verifolio.model.problem import Ball, Problem
 from verifolio.model.query import Query
 from verifolio.plugin.choice import Choice, build
-from verifolio.plugin.executor import Executor
 from verifolio.plugin.manager import Plugins
 from verifolio.plugin.verifier import Verifier
+from verifolio.portfolio.tree import Portfolio, class_of
 from verifolio.reductions import Reduced
-from verifolio.run import Job, Limits, Link
+from verifolio.run import Job, Limits, Link, Result
 from verifolio.run.settings import Settings
-from verifolio.solve.attempt import AttemptTask, Found, Report, Trial, guarded, strip
+from verifolio.solve.attempt import guarded
+from verifolio.solve.messages import Found
+from verifolio.solve.report import Report
+from verifolio.solve.task import AttemptTask
+from verifolio.solve.trial import Trial
 from verifolio.solve.walk import end_reason
+from verifolio.solve.warm import strip
 from verifolio.trust.referee import Rejection, confirm, confirmed, replay
 
 ROUNDING = 1e-9  # of computing a distance
-
-
-@dataclass(frozen=True)
-class Closest:
-    """No counterexample is closer than `lower`, which is proved; `witness` is one at `distance`, if any."""
-
-    lower: float
-    distance: float
-    witness: Witness | None
-    verifier: str
-    reason: str = ""
-    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -85,16 +79,20 @@ def run_closest(task: ClosestTask, link: Link) -> Report:
 
 
 def find_closest(
-    query: Query, ball: Ball, verifier: Choice | Verifier, executor: Executor, settings: Settings
+    query: Query,
+    ball: Ball,
+    verifier: Choice | Verifier,
+    run: Callable[[Job], Result | None],
+    settings: Settings,
 ) -> Closest:
-    """The closest counterexample within the ball, by one verifier on one executor."""
+    """The closest counterexample within the ball, by one verifier; `run` submits a job and waits."""
     task = ClosestTask(
         strip(query), verifier, seed=settings.seed, memory=settings.memory, cores=settings.cores, ball=ball
     )
     seconds = settings.timeout if math.isfinite(settings.timeout) else None
     limits = Limits(seconds, settings.memory, settings.cores, settings.grace)
     affinity = "".join(n.sha256 for n in query.networks)
-    result = executor.submit(Job(run_closest, task, limits, affinity)).result()
+    result = run(Job(run_closest, task, limits, affinity))
     report = result.value if result is not None else None
     if result is None or not isinstance(report, Report):
         report = Report(Verdict.ERROR, "no result" if result is None else end_reason(result, settings))
@@ -123,9 +121,11 @@ def distance_of(ball: Ball, witness: Witness) -> float:
     return ball.distance(witness.x.astype(np.float64))
 
 
-def minimiser(plugins: Plugins) -> Choice:
-    """The first usable verifier that minimises."""
-    for name, cls in plugins.verifiers.usable().items():
-        if cls.can_minimise:
-            return Choice(name)
-    raise UnknownPlugin("no installed verifier minimises distances; install one that does")
+def minimiser(portfolio: Portfolio, plugins: Plugins) -> Choice | Verifier:
+    """The portfolio's first member that minimises."""
+    for member in portfolio.members:
+        cls = class_of(member.verifier, plugins)
+        if cls is not None and cls.can_minimise:
+            return member.verifier
+    names = ", ".join(dict.fromkeys(m.name for m in portfolio.members))
+    raise InputError("--verifier", "one that minimises distances", names, "see `verifolio plugins`")

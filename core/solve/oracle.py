@@ -5,77 +5,44 @@ from __future__ import annotations
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor
 from concurrent.futures import wait as wait_futures
 from dataclasses import replace
 from functools import cached_property, partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from verifolio.model.answer import Answer, Flag, Verdict, Witness
+import numpy as np
+from numpy.typing import NDArray
+
+from verifolio.model.answer import Answer, Closest, Flag, Verdict, Witness
+from verifolio.model.batch import Batch, Sighting
 from verifolio.model.binding import check_sizes
 from verifolio.model.emptiness import emptiness
 from verifolio.model.problem import Ball
 from verifolio.model.query import Query
-from verifolio.plugin.choice import Choice
+from verifolio.model.radius import RadiusBounds, RadiusStart
 from verifolio.plugin.equipped import equip
-from verifolio.plugin.evidence import Evidence
-from verifolio.plugin.executor import Executor
+from verifolio.plugin.evidence import Bounds, Evidence
+from verifolio.plugin.executor import Executor, Handle
 from verifolio.plugin.manager import Plugins, current_plugins
-from verifolio.plugin.verifier import Verifier
 from verifolio.portfolio.chooser import Chooser, find_chooser
 from verifolio.portfolio.tree import Portfolio, provers
-from verifolio.run import Job, Limits
+from verifolio.run import Job, Limits, Result
 from verifolio.run.settings import Settings
-from verifolio.solve.attempt import JudgeTask, Note, run_judge, strip
-from verifolio.solve.closest import Closest, find_closest, minimiser
+from verifolio.solve.asking import Asking
+from verifolio.solve.batches import Batches, Starts
+from verifolio.solve.closest import find_closest, minimiser
+from verifolio.solve.judgement import JudgeTask, run_judge
+from verifolio.solve.messages import Note
 from verifolio.solve.walk import CONFIRM_SECONDS, Walk
+from verifolio.solve.warm import strip
 from verifolio.trust.conflict import raise_alarm
 from verifolio.trust.knowledge import Knowledge
 
 if TYPE_CHECKING:
     from verifolio.storage.store import Store
-
-
-class Asking:
-    """A query that was submitted; `index` is whatever the asker wants to remember it by."""
-
-    def __init__(self, query: Query, index: int = 0, attacked: bool = False) -> None:
-        self.query = query
-        self.index = index
-        self.attacked = attacked
-        self.submitted = time.monotonic()
-        self._future: Future[Answer] = Future()
-        self._walk: Walk | None = None
-        self._lock = threading.Lock()
-        self._cancelled = False
-
-    def done(self) -> bool:
-        return self._future.done()
-
-    def answer(self, timeout: float | None = None) -> Answer:
-        """The answer, waiting for it; raises what went wrong, or TimeoutError."""
-        return self._future.result(timeout)
-
-    def cancel(self) -> None:
-        """Stop working on it: the answer becomes CANCELLED unless there is one already."""
-        with self._lock:
-            self._cancelled = True
-            walk = self._walk
-        if walk is not None:
-            walk.cancel()
-
-    def _begin(self, walk: Walk) -> bool:
-        with self._lock:
-            self._walk = walk
-            return not self._cancelled
-
-    def _settle(self, decide: Callable[[], Answer]) -> None:
-        try:
-            self._future.set_result(decide())
-        except BaseException as error:  # handed to whoever asks for the answer
-            self._future.set_exception(error)
 
 
 class Oracle:
@@ -110,21 +77,22 @@ class Oracle:
         self.portfolio = portfolio if isinstance(portfolio, Portfolio) else None
         self._chooser = portfolio if isinstance(portfolio, Chooser) else None
         self.store = store
-        self.settings = Settings(timeout, memory, cores, seed, device, total=total)
+        self._settings = Settings(timeout, memory, cores, seed, device, total=total)
         self.infer, self.alarm = infer, alarm
         self.start_counts = False  # whether a query's time runs while the first worker starts
-        self.knowledge = Knowledge()
+        self._knowledge = Knowledge()
         width = total or (self.portfolio or self.chooser).width
         if isinstance(executor, Executor):
-            self.executor, self._owned = equip(executor, self.plugins), False
+            self._executor, self._owned = equip(executor, self.plugins), False
         else:
             made = self.plugins.make_executor(executor or "process", (workers or 1) * width, device)
-            self.executor, self._owned = equip(made, self.plugins), True
-        self.concurrency = workers or max(1, self.executor.workers // width)
+            self._executor, self._owned = equip(made, self.plugins), True
+        self.concurrency = workers or max(1, self._executor.workers // width)
         self._threads = ThreadPoolExecutor(self.concurrency, "oracle")
         self._cache: dict[str, tuple[Answer, float, bool]] = {}
         self._lock = threading.Lock()
         self._open: set[Asking] = set()
+        self._handles: set[Handle] = set()  # of batches
         self.counts: dict[str, int] = {}
 
     @cached_property
@@ -133,9 +101,14 @@ class Oracle:
         return self._chooser or find_chooser(plugins=self.plugins)
 
     @property
+    def batch_portfolio(self) -> Portfolio:
+        """Whose attack and bounder work on batches."""
+        return self.portfolio or self.chooser.for_batches
+
+    @property
     def portfolio_key(self) -> str:
         """A hash of what decides queries here; runs that can be continued go by it."""
-        return (self.portfolio or self.chooser).key
+        return self.portfolio.identity if self.portfolio is not None else self.chooser.key
 
     def ask(self, query: Query, timeout: float | None = None, attacked: bool = False) -> Answer:
         """Decide one query. If it was `attacked` already, members that only falsify are passed over."""
@@ -175,7 +148,7 @@ class Oracle:
     ) -> Asking:
         """Start to decide a query; an answer that is known already is there at once."""
         asking = Asking(query, index, attacked)
-        settings = self.settings if timeout is None else replace(self.settings, timeout=timeout)
+        settings = self._settings if timeout is None else replace(self._settings, timeout=timeout)
         known = self._known(asking, settings)
         if known is not None:
             asking._settle(lambda: self._finish(query, known))
@@ -191,27 +164,94 @@ class Oracle:
             wait_futures([a._future for a in askings], timeout, FIRST_COMPLETED)
         return [a for a in askings if a.done()]
 
-    def closest(
+    def closest(self, query: Query, ball: Ball, timeout: float | None = None) -> Closest:
+        """The closest counterexample to the ball's centre, by the portfolio's first member that minimises."""
+        settings = self._settings if timeout is None else replace(self._settings, timeout=timeout)
+        chosen = minimiser(self.portfolio or self.chooser.choose(query), self.plugins)
+        found = find_closest(query, ball, chosen, self._run, settings)
+        if found.witness is not None:
+            self._share(query, found.witness, found.verifier)
+        return found
+
+    def attack(self, batch: Batch, seconds: float = math.inf, starts: Starts | None = None) -> list[Answer]:
+        """Attack many questions at once, for so many seconds in all, from known points by question."""
+        return self._batches.attack(batch, seconds, starts or {})
+
+    def bound(self, batch: Batch, seconds: float = math.inf) -> list[Answer]:
+        """Bound many questions at once; UNSAT is a proof by bounds alone, `bound` what they say otherwise."""
+        return self._batches.bound(batch, seconds)
+
+    def neuron_bounds(self, query: Query, seconds: float = math.inf) -> Bounds | None:
+        """The tightest bounds of the neurons of a query with one input region, if somebody here has any."""
+        return self._batches.neurons(query, seconds)
+
+    def replay(
+        self, batch: Batch, points: Sequence[tuple[int, NDArray[np.floating]]], seconds: float = math.inf
+    ) -> list[Sighting]:
+        """Judge points, each of a domain of the batch: which of the atoms there are satisfied at it."""
+        return self._batches.replay(batch, points, seconds)
+
+    def judge(self, query: Query, x: NDArray[np.floating], timeout: float | None = None) -> Witness | None:
+        """The witness near a point, judged in a worker, or None; later queries start from it."""
+        settings = self._settings if timeout is None else replace(self._settings, timeout=timeout)
+        seconds = min(settings.timeout, CONFIRM_SECONDS)
+        limits = Limits(seconds, settings.memory, settings.cores, settings.grace)
+        affinity = "".join(n.sha256 for n in query.networks)
+        result = self._run(Job(run_judge, JudgeTask(strip(query), np.asarray(x)), limits, affinity))
+        if result is None or not isinstance(result.value, Witness):
+            return None
+        self._share(query, result.value, "replay")
+        return result.value
+
+    def radius_bounds(
         self,
-        query: Query,
-        ball: Ball,
-        verifier: Choice | Verifier | None = None,
-        timeout: float | None = None,
-    ) -> Closest:
-        """The closest counterexample to the ball's centre, by a verifier that minimises."""
-        settings = self.settings if timeout is None else replace(self.settings, timeout=timeout)
-        chosen = verifier or minimiser(self.plugins)
-        return find_closest(query, ball, chosen, self.executor, settings)
+        starts: Sequence[RadiusStart],
+        tolerance: float,
+        seconds: float,
+        radii: int = 12,
+        again: bool = False,
+    ) -> list[RadiusBounds]:
+        """Both sides of the critical radii of inputs of one network, by batched bounds and attacks alone.
+
+        `seconds` are for all inputs together; `radii` of each are bounded at once (0: none). Later queries start
+        from the closest points that were found.
+        """
+        found = self._batches.radii(starts, tolerance, seconds, radii, again)
+        for start, one in zip(starts, found, strict=True):
+            if one.witness is not None:
+                self._share(start.around.refutation(start.around.largest), one.witness, one.finder)
+        return found
+
+    def warm(self, wait: bool = False) -> None:
+        """Begin to start the workers, and perhaps wait for them."""
+        self._executor.warm(wait)
+
+    @property
+    def timeout(self) -> float:
+        """Seconds per query."""
+        return self._settings.timeout
+
+    @property
+    def seed(self) -> int:
+        return self._settings.seed
+
+    @property
+    def memory(self) -> int | None:
+        return self._settings.memory
+
+    @property
+    def device(self) -> str:
+        return self._settings.device
 
     def close(self) -> None:
         """Cancel what runs and stop the workers."""
         with self._lock:
-            unfinished = list(self._open)
+            unfinished: list[Asking | Handle] = [*self._open, *self._handles]
         for asking in unfinished:
             asking.cancel()
         self._threads.shutdown(wait=True)
         if self._owned:
-            self.executor.close()
+            self._executor.close()
 
     def __enter__(self) -> Oracle:
         return self
@@ -232,7 +272,7 @@ class Oracle:
         if cached is not None and _serves(*cached, settings.timeout, asking.attacked):
             self._count("cached")
             return replace(cached[0], reused=True)
-        inferred = self.knowledge.infer(query) if self.infer else None
+        inferred = self._knowledge.infer(query) if self.infer else None
         if inferred is not None:
             self._count("inferred")
             return inferred
@@ -260,10 +300,10 @@ class Oracle:
         self._hook.query_started(query=query)
         portfolio = self._portfolio(asking)
         walk = Walk(
-            query, portfolio, self.executor, settings, self._evidence(asking), partial(self._pass_on, query)
+            query, portfolio, self._executor, settings, self._evidence(asking), partial(self._pass_on, query)
         )
         if not self.start_counts:
-            self.executor.warm(wait=True)
+            self._executor.warm(wait=True)
             self.start_counts = True  # the others find workers, or wait for a place as for anything else
         if not asking._begin(walk):
             return Answer(Verdict.CANCELLED, reason="cancelled before it started")
@@ -278,24 +318,48 @@ class Oracle:
         x = None if self.store is None else self.store.old_witness(query)
         if x is None:
             return None
-        seconds = min(settings.timeout, CONFIRM_SECONDS)
-        limits = Limits(seconds, settings.memory, settings.cores, settings.grace)
-        affinity = "".join(n.sha256 for n in query.networks)
-        result = self.executor.submit(Job(run_judge, JudgeTask(strip(query), x), limits, affinity)).result()
-        if result is None or not isinstance(result.value, Witness):
+        began = time.monotonic()
+        witness = self.judge(query, x, settings.timeout)
+        if witness is None:
             return None
-        witness, reason = result.value, "a stored witness, replayed"
-        return Answer(Verdict.SAT, "store", reason, witness, witness.flags, result.seconds)
+        seconds, reason = time.monotonic() - began, "a stored witness, replayed"
+        return Answer(Verdict.SAT, "store", reason, witness, witness.flags, seconds)
+
+    @property
+    def _batches(self) -> Batches:
+        return Batches(self.batch_portfolio, self._settings, self._run, self.plugins)
+
+    def _run(self, job: Job) -> Result | None:
+        """The result of a job that is no query's; it ends when the oracle is closed."""
+        if not self.start_counts:
+            self._executor.warm(wait=True)
+            self.start_counts = True
+        handle = self._executor.submit(job)
+        with self._lock:
+            self._handles.add(handle)
+        try:
+            return handle.result()
+        finally:
+            with self._lock:
+                self._handles.discard(handle)
+
+    def _share(self, query: Query, witness: Witness, finder: str) -> None:
+        """Later queries start from a point that batches found; one that meets a proof is an alarm."""
+        if self.infer:
+            found = Answer(Verdict.SAT, finder, witness=witness, flags=witness.flags)
+            answer = self._knowledge.learn(query, found)
+            if self.alarm:
+                raise_alarm(answer)
 
     def _evidence(self, asking: Asking) -> Evidence:
         """Points to start from, and whether the asker has attacked already."""
-        hints = self.knowledge.hints(asking.query) if self.infer else []
+        hints = self._knowledge.hints(asking.query) if self.infer else []
         return Evidence(candidates=[w.x.astype("float64") for w in hints], attacked=asking.attacked)
 
     def _remember(self, asking: Asking, answer: Answer, settings: Settings) -> Answer:
         if answer.verdict is Verdict.CANCELLED:
             return answer
-        answer = self.knowledge.learn(asking.query, answer)
+        answer = self._knowledge.learn(asking.query, answer)
         with self._lock:
             self._cache[asking.query.sha256] = (answer, settings.timeout, asking.attacked)
         return answer

@@ -13,7 +13,7 @@ from verifolio.portfolio.features import beyond
 from verifolio.portfolio.tree import Member
 from verifolio.reductions import reduce_for
 from verifolio.run import Link
-from verifolio.solve.attempt import warm_query
+from verifolio.solve.warm import warm_query
 
 
 @dataclass(frozen=True)

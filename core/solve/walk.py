@@ -18,19 +18,14 @@ from verifolio.plugin.executor import Executor, Handle
 from verifolio.portfolio.tree import Member, Portfolio, Race, Series, Stage, allot
 from verifolio.run import End, Job, Limits, Link, Result
 from verifolio.run.settings import Settings
-from verifolio.solve.attempt import (
-    REFUSES,
-    AttemptTask,
-    ConfirmTask,
-    Found,
-    Note,
-    Report,
-    run_attempt,
-    run_confirm,
-    strip,
-)
+from verifolio.solve.attempt import run_attempt
+from verifolio.solve.judgement import ConfirmTask, run_confirm
+from verifolio.solve.messages import Found, Note
+from verifolio.solve.report import Report
 from verifolio.solve.sharing import Learned
 from verifolio.solve.survey import Opinion, SurveyTask, run_survey
+from verifolio.solve.task import AttemptTask
+from verifolio.solve.warm import strip
 from verifolio.trust.conflict import Claim
 from verifolio.trust.referee import in_ball
 
@@ -126,7 +121,7 @@ class Walk:
 
         if self.claims:
             return settle(self.query, [self._confirmed(c) for c in self.claims])
-        tried = [a for a in self.attempts if not a.reason.startswith(REFUSES)] or self.attempts
+        tried = [a for a in self.attempts if not a.refused] or self.attempts
         verdict = summarise([a.verdict for a in tried], self._token.cancelled)
         if verdict is Verdict.UNKNOWN and seconds >= self.settings.timeout:
             verdict = Verdict.TIMEOUT
@@ -208,7 +203,7 @@ class Walk:
     def _member(self, member: Member, seconds: float, token: Token, cores: int) -> bool:
         opinion = self._opinions.get(id(member))
         if isinstance(opinion, str):
-            self._note(Attempt(member.name, Verdict.UNKNOWN, f"{REFUSES}{opinion}", 0.0))
+            self._note(Attempt(member.name, Verdict.UNKNOWN, f"refuses: {opinion}", 0.0, refused=True))
         if opinion is not None:
             return False
         if seconds < LEAST_SECONDS or token.cancelled:
@@ -268,7 +263,9 @@ class Walk:
         stats = {} if report is None else dict(report.stats)
         stats |= {"notes": "; ".join(dict.fromkeys(notes))} if notes else {}
         log = result.log if verdict is Verdict.ERROR else ""
-        self._note(Attempt(member.name, verdict, reason, result.seconds, result.peak_memory, stats, log))
+        refused = claim is None and report is not None and report.refused
+        used = (result.seconds, result.peak_memory)
+        self._note(Attempt(member.name, verdict, reason, *used, stats, log, refused))
         if claim is not None:
             with self._lock:
                 self.claims += [claim, Claim(member.name, Verdict.UNSAT)] if false_proof else [claim]

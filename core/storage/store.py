@@ -46,7 +46,7 @@ CREATE INDEX IF NOT EXISTS answers_by_query ON answers (query, portfolio);
 CREATE TABLE IF NOT EXISTS attempts (
     answer INTEGER NOT NULL REFERENCES answers ON DELETE CASCADE, position INTEGER NOT NULL,
     verifier TEXT NOT NULL, verdict TEXT NOT NULL, reason TEXT NOT NULL, seconds REAL NOT NULL,
-    peak_memory INTEGER NOT NULL, stats TEXT NOT NULL, log TEXT NOT NULL,
+    peak_memory INTEGER NOT NULL, stats TEXT NOT NULL, log TEXT NOT NULL, refused INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (answer, position)
 );
 """
@@ -67,6 +67,10 @@ class Store(Tables):
             expected = f"version {VERSION} of the store"
             raise InputError(str(self.path), expected, f"version {found}", "use a new file")
         super()._prepare(connection)
+        columns = {r["name"] for r in connection.execute("PRAGMA table_info(attempts)")}
+        if "refused" not in columns:  # a file of an earlier version, in which the reason alone says so
+            connection.execute("ALTER TABLE attempts ADD COLUMN refused INTEGER NOT NULL DEFAULT 0")
+            connection.execute("UPDATE attempts SET refused = 1 WHERE reason LIKE 'refuses: %'")
         connection.execute(f"PRAGMA user_version = {VERSION}")
 
     def find(self, query: Query, portfolio: str, settings: Settings) -> Answer | None:
@@ -133,6 +137,7 @@ class Store(Tables):
                 row |= {
                     "stats": json.dumps(dict(attempt.stats), default=str),
                     "verdict": attempt.verdict.value,
+                    "refused": int(attempt.refused),
                 }
                 _insert(connection, "attempts", row)
         return number
@@ -216,4 +221,5 @@ def _attempt(row: sqlite3.Row) -> Attempt:
         row["peak_memory"],
         json.loads(row["stats"]),
         row["log"],
+        bool(row["refused"]),
     )

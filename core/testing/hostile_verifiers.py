@@ -19,11 +19,10 @@ import numpy as np
 
 from verifolio.model.answer import Outcome
 from verifolio.model.problem import Problem
-from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.batch import BatchContext
 from verifolio.plugin.evidence import Bounds, Margins
 from verifolio.plugin.hookspecs import hookimpl
 from verifolio.plugin.verifier import Context, Verifier
-from verifolio.run.budget import Budget
 
 if TYPE_CHECKING:
     from verifolio.plugin.registry import Registry
@@ -203,14 +202,16 @@ class Picky(_Hostile):
         return Outcome.proved()
 
 
-class WrongBounds(Bounder):
-    """Claims of every condition that it is out of reach; no plugin, so that nobody takes it by accident."""
+class WrongBounds(_Hostile):
+    """Its bounds claim of every condition that it is out of reach; no plugin, so that nobody takes it by accident."""
 
     name = "hostile-wrong-bounds"
+    can_bound_many = True
 
-    def bound(
-        self, problems: Sequence[Problem], budget: Budget | None = None, known: Bounds | None = None
-    ) -> list[Bounds]:
+    def run(self, problem: Problem, context: Context) -> Outcome:
+        return Outcome.unknown("only bounds")
+
+    def bound_many(self, problems: Sequence[Problem], context: BatchContext) -> list[Bounds]:
         said = [Margins.of(p, [np.ones(rows.count) for rows in p.disjuncts]) for p in problems]
         return [Bounds(p.graph.sha256, p.domain, {}, {}, m) for p, m in zip(problems, said, strict=True)]
 

@@ -17,8 +17,10 @@ from verifolio.model.query import Query
 from verifolio.plugin.evidence import Bounds, Evidence
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.run import Link
-from verifolio.solve.attempt import AttemptTask, Report, run_attempt
+from verifolio.solve.attempt import run_attempt
+from verifolio.solve.report import Report
 from verifolio.solve.sharing import Learned
+from verifolio.solve.task import AttemptTask
 
 Array = NDArray[np.float64]
 TOLERANCE = 1e-5  # how far a claimed point may miss, relative to the size of the numbers: float32 and more

@@ -110,15 +110,15 @@ def refutes_exactly(problem: Problem, x: Array) -> bool:
     return any(rows_hold(rows, point, error) is True for rows in problem.disjuncts)
 
 
-def print_margins(bounder: str, networks: Sequence[str], prop: str) -> None:
-    """The least margin that a bounder claims for every input region of a property; positive is a proof."""
+def print_margins(verifier: str, networks: Sequence[str], prop: str) -> None:
+    """The least margin that a verifier's bounds claim for every input region of a property; positive is a proof."""
     from verifolio.model.query import Query
-    from verifolio.plugin.manager import current_plugins
+    from verifolio.plugin.batch import BatchContext
+    from verifolio.plugin.choice import Choice
 
     problems = Query.from_files([*networks], prop).problems
-    for problem, bounds in zip(
-        problems, current_plugins().all_bounders()[bounder].bound(problems), strict=True
-    ):
+    claimed = Choice(verifier).build().bound_many(problems, BatchContext())
+    for problem, bounds in zip(problems, claimed, strict=True):
         sys.stdout.write(f"{bounds.least_margin(problem)}\n")
 
 

@@ -15,7 +15,7 @@ from verifolio.model.query import Query
 from verifolio.trust.referee import confirmed
 
 SECOND_LOOK = "a second look"
-BOUNDER = "bounder "  # before the name of a bounder whose bounds alone were the proof
+BOUNDER = "bounder "  # before the name of a verifier whose bounds alone were the proof
 FOLDER_VARIABLE = "VERIFOLIO_ALARMS"  # where folders go; the current directory by default
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from verifolio.model.answer import Outcome
+from verifolio.model.joint import Joint
 from verifolio.model.problem import Problem, finite
+from verifolio.plugin.batch import BatchContext, Spot
 from verifolio.plugin.verifier import Context, Verifier
 
 if TYPE_CHECKING:
@@ -40,6 +43,7 @@ class Falsifier(Verifier):
     """Looks for counterexamples and proves nothing."""
 
     can_falsify: ClassVar[bool] = True
+    can_attack_many: ClassVar[bool] = True
 
     @abstractmethod
     def settings(self) -> AttackSettings:
@@ -78,6 +82,29 @@ class Falsifier(Verifier):
                 context.evidence.add_candidate(result.nearest)
         return [self._outcome(r, context) for r in results]
 
+    def attack_many(self, questions: Sequence[Joint], context: BatchContext) -> None:
+        """All questions in shared batches, each from the points that are known to be near."""
+        from verifolio.attack import attack_many
+
+        groups: dict[tuple[bytes, ...], list[int]] = defaultdict(list)
+        for k, question in enumerate(questions):
+            if question.problem is not None:
+                groups[tuple(x.tobytes() for x in context.starts.get(k, ()))].append(k)
+        for members in groups.values():
+            attack_many(
+                [p for k in members if (p := questions[k].problem) is not None],
+                lambda i, x, members=members: context.offer(members[i], x),  # type: ignore[misc]
+                context.budget,
+                self.brief(context.effort),
+                seed=context.seed,
+                candidates=context.starts.get(members[0], ()),
+                device=context.device,
+            )
+
+    def brief(self, effort: int) -> AttackSettings:
+        """How the search should go about many questions."""
+        return self.settings()
+
     def _outcome(self, result: Attacked, context: Context) -> Outcome:
         stats = {"replays": result.replays, "margin": result.margin}
         if result.point is not None:
@@ -107,9 +134,22 @@ class Pgd(Falsifier):
     """Projected gradient descent from many starts, with sampling and local search where inputs are few."""
 
     name: ClassVar[str] = "pgd"
+    can_approach_many: ClassVar[bool] = True
     Options: ClassVar[type] = PgdOptions
 
     def settings(self) -> AttackSettings:
         from verifolio.attack import AttackSettings
 
         return AttackSettings(**asdict(self.options))
+
+    def brief(self, effort: int) -> AttackSettings:
+        """A few rounds of few descents: what they miss is mostly not there, and later queries attack again."""
+        full = self.settings()
+        few = {"rounds": 1 + effort, "restarts": 8, "steps": 40}
+        least = {name: min(most, getattr(full, name)) for name, most in few.items()}
+        return replace(full, samples=0, few_inputs=0, **least)
+
+    def approach_many(self, spots: Sequence[Spot], gain: float, context: BatchContext) -> None:
+        from verifolio.attack.approach import approach
+
+        approach(spots, context.offer, gain, context.budget, context.device)

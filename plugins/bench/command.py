@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from verifolio.solve.oracle import Oracle
 
     from .instances import Instance
-    from .results import Line, Result
+    from .results import InstanceResult, Line
     from .runner import Places
     from .scoring import Contest
 
-Pairs = list[tuple["Instance", "Result"]]
+Pairs = list[tuple["Instance", "InstanceResult"]]
 
 
 def bench(
@@ -120,13 +120,13 @@ def run_all(
     """Run with progress on standard error; `before` are rows of the table that stay."""
     from verifolio.cli.main import complain
 
-    from .ledger import Ledger
+    from .ledger import BenchLedger
     from .progress import Reporter
     from .runner import Run
 
     oracle.infer = False  # every instance is decided for itself, as in a competition
-    with Ledger(store) as ledger, Reporter(instances, jobs, quiet) as report:
-        oracle.executor.warm(wait=True)  # not the first instance's time
+    with BenchLedger(store) as ledger, Reporter(instances, jobs, quiet) as report:
+        oracle.warm(wait=True)  # not the first instance's time
         run = Run(run_key(oracle), instances, oracle, ledger, places, jobs, again, report, before)
         try:
             return run.run()
@@ -141,8 +141,7 @@ def run_key(oracle: Oracle) -> str:
 
     Cores are left out: who continues with more or fewer jobs should find what was decided.
     """
-    s = oracle.settings
-    return f"{oracle.portfolio_key}:{s.seed}:{s.memory}:{s.device}"
+    return f"{oracle.portfolio_key}:{oracle.seed}:{oracle.memory}:{oracle.device}"
 
 
 def finish(

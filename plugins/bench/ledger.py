@@ -15,7 +15,7 @@ from verifolio.storage.revision import SOUNDNESS_REVISION
 from verifolio.vnnlib.source import read_source
 
 from .instances import Instance
-from .results import Result
+from .results import InstanceResult
 
 if TYPE_CHECKING:
     from verifolio.model.query import Query
@@ -30,13 +30,13 @@ CREATE TABLE IF NOT EXISTS bench_results (
 """
 
 
-class Ledger(Tables):
+class BenchLedger(Tables):
     """A table beside the oracle's own in one file."""
 
     schema = SCHEMA
     claims: ClassVar[Mapping[str, str]] = {"bench_results": "verdict = 'unsat'"}
 
-    def find(self, run: str, content: str, timeout: float) -> Result | None:
+    def find(self, run: str, content: str, timeout: float) -> InstanceResult | None:
         """The result that serves: decided within the time asked for, or undecided with at least as much.
 
         Decided ones of an earlier soundness revision do not: the oracle replays its witness, or decides anew.
@@ -52,7 +52,7 @@ class Ledger(Tables):
                     return _result(row)
             return next((_result(r) for r in rows if r["timeout"] >= timeout and not _decided(r)), None)
 
-    def add(self, run: str, content: str, instance: Instance, result: Result) -> None:
+    def add(self, run: str, content: str, instance: Instance, result: InstanceResult) -> None:
         """Keep a result; it will not be asked for again in this run."""
         values = (
             *(run, content, instance.timeout, instance.label, result.verdict.value, result.seconds),
@@ -67,8 +67,8 @@ def _decided(row: sqlite3.Row) -> bool:
     return Verdict(row["verdict"]).decided
 
 
-def _result(row: sqlite3.Row) -> Result:
-    return Result(
+def _result(row: sqlite3.Row) -> InstanceResult:
+    return InstanceResult(
         Verdict(row["verdict"]),
         row["seconds"],
         row["verifier"],

@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any
 
 from .instances import Instance
-from .results import Result
+from .results import InstanceResult
 
 
 def clock(seconds: float) -> str:
@@ -82,7 +82,7 @@ class Reporter:
             self._show(f"{self.resumed} of {self.total} instances known from before")
             self.resumed = 0
 
-    def __call__(self, instance: Instance, result: Result, resumed: bool) -> None:
+    def __call__(self, instance: Instance, result: InstanceResult, resumed: bool) -> None:
         self.done += 1
         self._forecast.finish(instance, result.seconds)
         if resumed:
@@ -107,7 +107,7 @@ class Reporter:
         self._bar.console.print(text, markup=False, highlight=False)
 
 
-def _warning(instance: Instance, result: Result) -> str:
+def _warning(instance: Instance, result: InstanceResult) -> str:
     known = instance.expected in ("sat", "unsat")
     wrong = result.verdict.decided and known and result.verdict.value != instance.expected
     return f" (WRONG: expected {instance.expected})" if wrong else ""

@@ -42,7 +42,7 @@ WRITTEN = {
 
 
 @dataclass(frozen=True)
-class Result:
+class InstanceResult:
     """What came of one instance."""
 
     verdict: Verdict
@@ -84,7 +84,7 @@ def normal(result: str) -> str:
 Line = tuple[str, ...]  # a row of a table of results, as it is written
 
 
-def result_line(instance: Instance, result: Result) -> Line:
+def result_line(instance: Instance, result: InstanceResult) -> Line:
     """VNN-COMP's columns."""
     names = (instance.category, instance.onnx, instance.vnnlib)
     return (*names, "0", WRITTEN[result.verdict], f"{result.seconds:.6f}")
@@ -97,7 +97,9 @@ def read_lines(path: Path) -> list[Line]:
     return [tuple(row) for _, row in read_rows(path, "a results file of VNN-COMP")]
 
 
-def write_results(path: Path, pairs: Iterable[tuple[Instance, Result]], before: Sequence[Line] = ()) -> None:
+def write_results(
+    path: Path, pairs: Iterable[tuple[Instance, InstanceResult]], before: Sequence[Line] = ()
+) -> None:
     """The whole table, replaced at once, so that no reader and no kill sees half of it.
 
     Rows of a table from `before` stay where they are until there is another result for their files.

@@ -16,8 +16,8 @@ from verifolio.files.names import safe_name
 from verifolio.model.answer import Verdict
 
 from .instances import Instance
-from .ledger import Ledger, content_of, content_of_query
-from .results import Line, Result, write_results, write_text
+from .ledger import BenchLedger, content_of, content_of_query
+from .results import InstanceResult, Line, write_results, write_text
 
 if TYPE_CHECKING:
     from verifolio.model.answer import Answer
@@ -49,16 +49,16 @@ class Run:
     key: str
     instances: Sequence[Instance]
     oracle: Oracle
-    ledger: Ledger
+    ledger: BenchLedger
     places: Places
     jobs: int = 1
     again: bool = False
-    listen: Callable[[Instance, Result, bool], None] = lambda i, r, resumed: None
+    listen: Callable[[Instance, InstanceResult, bool], None] = lambda i, r, resumed: None
     before: Sequence[Line] = ()  # rows of the table that stay, where only some instances are run
-    results: dict[int, Result] = field(default_factory=dict)
+    results: dict[int, InstanceResult] = field(default_factory=dict)
     _stop: threading.Event = field(default_factory=threading.Event)
 
-    def run(self) -> list[tuple[Instance, Result]]:
+    def run(self) -> list[tuple[Instance, InstanceResult]]:
         """Decide what is not decided yet; gives every instance with its result, in order."""
         waiting = self._resume()
         with ThreadPoolExecutor(self.jobs, "bench") as threads:
@@ -71,7 +71,7 @@ class Run:
         self._save()
         return self.finished()
 
-    def finished(self) -> list[tuple[Instance, Result]]:
+    def finished(self) -> list[tuple[Instance, InstanceResult]]:
         """What is known so far, in the order of the instances."""
         return [(self.instances[k], self.results[k]) for k in sorted(self.results)]
 
@@ -82,7 +82,7 @@ class Run:
             try:
                 content = content_of(instance)
             except (OSError, VerifolioError) as error:
-                self._settle(number, Result(Verdict.ERROR, 0.0, reason=_said(error)))
+                self._settle(number, InstanceResult(Verdict.ERROR, 0.0, reason=_said(error)))
                 continue
             known = self.ledger.find(self.key, content, instance.timeout)
             if known is None or (self.again and not known.verdict.decided):
@@ -93,7 +93,7 @@ class Run:
         return waiting
 
     def _work(self, threads: ThreadPoolExecutor, waiting: Sequence[int]) -> None:
-        todo, running = list(reversed(waiting)), dict[Future[tuple[Result, str]], int]()
+        todo, running = list(reversed(waiting)), dict[Future[tuple[InstanceResult, str]], int]()
         while todo or running:
             while todo and len(running) < self.jobs:
                 number = todo.pop()
@@ -106,7 +106,7 @@ class Run:
                 self._settle(number, result)
                 self._save()
 
-    def _settle(self, number: int, result: Result, resumed: bool = False) -> None:
+    def _settle(self, number: int, result: InstanceResult, resumed: bool = False) -> None:
         instance = self.instances[number]
         self.results[number] = result
         if result.counterexample:
@@ -118,7 +118,7 @@ class Run:
     def _save(self) -> None:
         write_results(self.places.table, self.finished(), self.before)
 
-    def _decide(self, instance: Instance) -> tuple[Result, str]:
+    def _decide(self, instance: Instance) -> tuple[InstanceResult, str]:
         """A result, and the hash of the content that it is about: files may change while a run lasts."""
         content = ""
         started = time.monotonic()
@@ -129,21 +129,23 @@ class Run:
             left = instance.timeout - (time.monotonic() - started)
             result = self._ask(query, instance, started, left, log)
         except VerifolioError as error:
-            result = Result(Verdict.ERROR, time.monotonic() - started, reason=str(error))
+            result = InstanceResult(Verdict.ERROR, time.monotonic() - started, reason=str(error))
             log.append(str(error))
         except Exception as error:  # a bug met by one instance must not cost the others their answers
             reason = f"{type(error).__name__}: {' '.join(str(error).split())}"
-            result = Result(Verdict.ERROR, time.monotonic() - started, reason=reason)
+            result = InstanceResult(Verdict.ERROR, time.monotonic() - started, reason=reason)
             log.append(traceback.format_exc())
         if not self._stop.is_set():
             write_text(self.places.log(instance), "\n".join([*log, f"{result.verdict.value}", ""]))
         return result, content
 
-    def _ask(self, query: Query, instance: Instance, started: float, left: float, log: list[str]) -> Result:
+    def _ask(
+        self, query: Query, instance: Instance, started: float, left: float, log: list[str]
+    ) -> InstanceResult:
         from verifolio.model.counterexample import counterexample_text
 
         if left < LEAST_SECONDS:
-            return Result(
+            return InstanceResult(
                 Verdict.TIMEOUT, time.monotonic() - started, reason="reading the files took all time"
             )
         answer = self.oracle.ask(query, left)
@@ -152,7 +154,7 @@ class Run:
         seconds = max(answer.seconds, wall)  # an answer from the store says how long it took
         text = "" if answer.witness is None else counterexample_text(query, answer.witness)
         flags = tuple(sorted(f.value for f in answer.flags))
-        return Result(answer.verdict, seconds, answer.verifier, answer.reason, flags, text)
+        return InstanceResult(answer.verdict, seconds, answer.verifier, answer.reason, flags, text)
 
 
 def _said(error: Exception) -> str:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 
 from .instances import Instance
 from .matching import key_of
-from .results import WRITTEN, Claim, Result, Tool
+from .results import WRITTEN, Claim, InstanceResult, Tool
 
 CORRECT, INCORRECT = 10, -150  # the competition's rules
 DECIDED = ("sat", "unsat")
 OURS = "verifolio"
 BEST = "virtual best"
-Pair = tuple[Instance, Result]
+Pair = tuple[Instance, InstanceResult]
 
 
 @dataclass(frozen=True)

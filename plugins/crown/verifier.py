@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import ClassVar
 
@@ -11,6 +11,8 @@ import numpy as np
 
 from verifolio.model.answer import Outcome, Verdict
 from verifolio.model.problem import Problem, finite, free_inputs
+from verifolio.plugin.batch import BatchContext
+from verifolio.plugin.evidence import Bounds
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.plugins.crown.options import CrownOptions
 from verifolio.reductions.reduction import join_rows
@@ -33,6 +35,7 @@ class Searcher(Verifier):
 
     can_prove = True
     can_falsify = True
+    can_bound_many = True
 
     def refuses(self, problem: Problem) -> str | None:
         if not finite(problem.domain):
@@ -54,6 +57,13 @@ class Searcher(Verifier):
                 if outcome.verdict.decided or context.budget.expired():
                     break
         return outcome
+
+    def bound_many(self, problems: Sequence[Problem], context: BatchContext) -> list[Bounds]:
+        """Backward linear bounds, without branching; with more effort, of optimised slopes."""
+        from verifolio.plugins.crown.bounder import AlphaBounder, CrownBounder
+
+        bounder = AlphaBounder() if context.effort > 1 else CrownBounder()
+        return bounder.bound(problems, context.budget)
 
     @abstractmethod
     def plan(self, problem: Problem, context: Context) -> list[SearchFunction]:

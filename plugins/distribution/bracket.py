@@ -11,15 +11,23 @@ from typing import ClassVar
 from verifolio.errors import InputError, UnknownPlugin
 from verifolio.model.answer import Answer, Flag, Verdict, Witness
 from verifolio.model.query import Query
-from verifolio.plugin.estimator import Estimator, Progress, silent
+from verifolio.model.radius import RadiusStart
+from verifolio.plugin.estimator import OracleLike, Progress, silent
 from verifolio.properties.verdict import follow
-from verifolio.solve.oracle import Oracle
-from verifolio.trust.referee import Rejection, judge_counterexample
 
 from .closest import MINIMISE, ask_closest
-from .look import SQUEEZE, look, seed_of
-from .search import KNOWN, Critical, Question, Status, Step, conflict, keep_query, make_step
-from .squeeze import Start
+from .look import LOOK, look, seed_of
+from .radius_search import (
+    KNOWN,
+    Critical,
+    RadiusQuestion,
+    RadiusSearch,
+    SearchStatus,
+    SearchStep,
+    conflict,
+    keep_query,
+    make_step,
+)
 
 LEAST = 0.2  # seconds; a shorter query is not worth asking
 SURE = 0.97  # a proof this part of the tolerance below the upper side closes the bracket
@@ -47,15 +55,15 @@ class BracketOptions:
     neurons: int = 24
 
 
-class Bracket(Estimator):
+class Bracket(RadiusSearch):
     """Attack for the upper side, bounds for the lower, then queries in between."""
 
     name: ClassVar[str] = "bracket"
     Options: ClassVar[type] = BracketOptions
-    Request: ClassVar[type] = Question
+    continues: ClassVar[bool] = True
     options: BracketOptions
 
-    def run(self, request: Question, oracle: Oracle, progress: Progress = silent) -> Critical:
+    def run(self, request: RadiusQuestion, oracle: OracleLike, progress: Progress = silent) -> Critical:
         if not request.tolerance > 0:
             raise InputError("tolerance", "a positive number", str(request.tolerance))
         search = _Bracketing(request, oracle, self.options)
@@ -71,12 +79,12 @@ class Bracket(Estimator):
 class _Bracketing:
     """The two sides and everything spent on them; all of it follows from the steps, whoever made them."""
 
-    def __init__(self, question: Question, oracle: Oracle, options: BracketOptions) -> None:
+    def __init__(self, question: RadiusQuestion, oracle: OracleLike, options: BracketOptions) -> None:
         self.question, self.oracle, self.options = question, oracle, options
         self.family = question.family
         self.top = min(question.largest or math.inf, self.family.largest)
         self.lower, self.upper = 0.0, math.inf
-        self.best: Step | None = None
+        self.best: SearchStep | None = None
         self.flags: set[Flag] = set()
         self.unstable: int | None = None
         # radii without an answer: seconds in vain, inf if more would be no use
@@ -85,7 +93,7 @@ class _Bracketing:
         self.hits = 0  # counterexamples that queries found since then
         self.moved = False  # by a query, so far that an attack should look around its point
         self.closest = math.inf  # of all logged distances
-        self.steps: list[Step] = []
+        self.steps: list[SearchStep] = []
         self.before = 0.0
         self.started = time.monotonic()
 
@@ -111,7 +119,8 @@ class _Bracketing:
     @property
     def trusted(self) -> bool:
         """Whether the attack seems to have found the closest point: then only a proof is missing."""
-        return self.family.exact and math.isfinite(self.upper) and not self.hits
+        attacked = any(s.kind == LOOK and s.distance is not None for s in self.steps)
+        return attacked and self.family.exact and math.isfinite(self.upper) and not self.hits
 
     def text(self) -> str:
         return f"[{self.lower:.5g}, {self.upper:.5g}]"
@@ -126,18 +135,17 @@ class _Bracketing:
         for step in sorted(known, key=lambda s: s.distance or 0.0):
             if step.witness is None:
                 continue
-            witness = judge_counterexample(self.family.candidate_query(step.witness), step.witness)
-            if not isinstance(witness, Rejection):
+            witness = self.oracle.judge(self.family.candidate_query(step.witness), step.witness)
+            if witness is not None:
                 self._take(replace(step, distance=self.family.distance(witness.x), witness=witness.x))
-                self._share(witness)
                 self._agree(witness)
                 break
 
-    def _count(self, step: Step) -> None:
+    def _count(self, step: SearchStep) -> None:
         """What a step says about the effort so far."""
         self.steps.append(step)
         before, self.closest = self.closest, min(self.closest, step.distance or math.inf)
-        if step.kind == SQUEEZE:
+        if step.kind == LOOK:
             self.moved = False
             self.unstable = step.unstable if self.unstable is None else self.unstable
         if step.kind != "query":
@@ -153,7 +161,7 @@ class _Bracketing:
 
     def squeeze(self) -> None:
         """Attacks and bounds on many radii at once, in a worker."""
-        if not self.closed and not any(s.kind == SQUEEZE for s in self.steps):
+        if not self.closed and not any(s.kind == LOOK for s in self.steps):
             self._squeeze(self.options.quick, self.options.radii)
 
     def _squeeze(self, quick: float, radii: int = 0, again: bool = False) -> None:
@@ -161,7 +169,8 @@ class _Bracketing:
         if seconds < LEAST or not self.family.fixed or not self.family.disjuncts:
             return  # bounds and attacks use one condition for all radii
         witness = None if self.best is None else self.best.witness
-        start = Start(self.family, self.lower, self.ceiling, seed_of(self.oracle, self.steps), witness)
+        seed = seed_of(self.oracle, self.steps)
+        start = RadiusStart(self.family.around, self.lower, self.ceiling, seed, witness)
         for step, found in look([start], self.oracle, self.question.tolerance, seconds, radii, again):
             self._note(replace(step, elapsed=self.elapsed), found)
 
@@ -174,7 +183,7 @@ class _Bracketing:
         timeout = min(self.question.timeout, self.left * self.options.share / 2)
         try:
             asked = ask_closest(self.question, self.oracle, self.ceiling, timeout)
-        except UnknownPlugin:
+        except (InputError, UnknownPlugin):  # nobody in the portfolio minimises
             return
         if asked is not None:
             self._note(replace(asked[0], elapsed=self.elapsed), asked[1])
@@ -257,29 +266,21 @@ class _Bracketing:
             return failed
         return self.lower + (failed - self.lower) * min(part, 0.8) if part > 0 else None
 
-    def _note(self, step: Step, witness: Witness | None) -> None:
+    def _note(self, step: SearchStep, witness: Witness | None) -> None:
         self._count(step)
         self.question.log(step)
         if step.proved is not None:
             self.lower = max(self.lower, step.proved)
         if step.distance is not None:
             self._take(step)
-        if witness is not None and step.kind != "query":
-            self._share(witness)
         self._agree(witness)
-
-    def _share(self, witness: Witness) -> None:
-        """Later queries start from the closest point that is known."""
-        if self.family.fixed:
-            answer = Answer(Verdict.SAT, SQUEEZE, witness=witness)
-            self.oracle.knowledge.learn(self.family.refutation(self.family.largest), answer)
 
     def _agree(self, witness: Witness | None) -> None:
         if 0 < self.lower >= self.upper:  # 0: nothing is proved yet, and the input itself may be a witness
             conflict(self.family, self.lower, self.upper, witness)
             self.flags.add(Flag.NUMERICAL)
 
-    def _take(self, step: Step) -> None:
+    def _take(self, step: SearchStep) -> None:
         """A witness closer than the best one is the new upper side."""
         if step.distance is not None and step.distance < self.upper:
             self.upper, self.best = step.distance, step
@@ -291,7 +292,7 @@ class _Bracketing:
         return Critical(
             lower=min(self.lower, self.upper),
             upper=self.upper if found else None,
-            status=Status.CLOSED if self.closed else Status.OPEN,
+            status=SearchStatus.CLOSED if self.closed else SearchStatus.OPEN,
             witness=None if best is None else best.witness,
             distance=self.upper if found else None,
             flags=frozenset(self.flags | (best.flags if best is not None else frozenset())),

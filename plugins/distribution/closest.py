@@ -13,16 +13,21 @@ from typing import ClassVar
 
 from verifolio.errors import InputError
 from verifolio.model.answer import Answer, Flag, Verdict, Witness
-from verifolio.plugin.choice import Choice
-from verifolio.plugin.estimator import Estimator, Progress, silent
-from verifolio.plugin.verifier import Verifier
-from verifolio.portfolio.tree import class_of
-from verifolio.properties.verdict import Finding
-from verifolio.properties.verdict import Status as Decided
-from verifolio.solve.oracle import Oracle
+from verifolio.plugin.estimator import OracleLike, Progress, silent
+from verifolio.portfolio.tree import Portfolio
+from verifolio.properties.verdict import Finding, PropertyStatus
+from verifolio.solve.closest import minimiser
 
 from .family import Family
-from .search import Critical, Question, Status, Step, conflict, make_step
+from .radius_search import (
+    Critical,
+    RadiusQuestion,
+    RadiusSearch,
+    SearchStatus,
+    SearchStep,
+    conflict,
+    make_step,
+)
 
 MINIMISE = "minimise"
 
@@ -32,27 +37,29 @@ class ClosestOptions:
     """There is nothing to choose: the verifier is the portfolio's."""
 
 
-class Closest(Estimator):
+class Closest(RadiusSearch):
     """The distance of the point that one verifier finds, and the distance that it proves."""
 
     name: ClassVar[str] = "closest"
     Options: ClassVar[type] = ClosestOptions
-    Request: ClassVar[type] = Question
     options: ClosestOptions
 
-    def run(self, request: Question, oracle: Oracle, progress: Progress = silent) -> Critical:
+    def check(self, family: Family, portfolio: Portfolio) -> None:
+        check_exact(family)
+        minimiser(portfolio)
+
+    def run(self, request: RadiusQuestion, oracle: OracleLike, progress: Progress = silent) -> Critical:
         started = time.monotonic()
         known = [s for s in request.history if s.kind == MINIMISE]
         step = known[-1] if known else None
         check_exact(request.family)
-        try:
-            verifier = chosen(oracle)
-        except InputError as error:
-            return Critical(0.0, None, Status.OPEN, reason=str(error))
         if step is None:
             radius = min(request.largest or math.inf, request.family.largest)
             timeout = min(request.timeout, request.budget)
-            asked = ask_closest(request, oracle, radius, timeout, verifier)
+            try:
+                asked = ask_closest(request, oracle, radius, timeout)
+            except InputError as error:  # nobody minimises
+                return Critical(0.0, None, SearchStatus.OPEN, reason=str(error))
             if asked is None:
                 raise InputError("--std", "the same number for all channels", "several", "use another search")
             step = agreed(request.family, replace(asked[0], elapsed=time.monotonic() - started), asked[1])
@@ -69,35 +76,21 @@ def check_exact(family: Family) -> None:
         raise InputError("--search closest", expected, name, "use --search bracket")
 
 
-def chosen(oracle: Oracle) -> Choice | Verifier | None:
-    """The portfolio's first member that minimises; None leaves the choice to the oracle. An error if none does."""
-    members = [] if oracle.portfolio is None else [m.verifier for m in oracle.portfolio.members]
-    if not members:
-        return None
-    for member in members:
-        cls = class_of(member, oracle.plugins)
-        if cls is not None and cls.can_minimise:
-            return member
-    names = ", ".join(m.name for m in members)
-    raise InputError("--verifier", "one that minimises distances", names, "try milp, pointwise-lp or lbfgs")
-
-
 def ask_closest(
-    question: Question,
-    oracle: Oracle,
+    question: RadiusQuestion,
+    oracle: OracleLike,
     radius: float,
     timeout: float,
-    verifier: Choice | Verifier | None = None,
-) -> tuple[Step, Witness | None] | None:
+) -> tuple[SearchStep, Witness | None] | None:
     """The closest counterexample within a radius, as a step; None where the region is no ball to the network."""
     family = question.family
     ball = family.network_ball(radius)
     if ball is None:
         return None
     scale = ball.radius / radius
-    found = oracle.closest(family.query(radius), ball, verifier, timeout=timeout)
+    found = oracle.closest(family.query(radius), ball, timeout)
     verdict = Verdict.UNKNOWN if found.witness is None else Verdict.SAT
-    status = Decided.OPEN if found.witness is None else Decided.REFUTED
+    status = PropertyStatus.OPEN if found.witness is None else PropertyStatus.REFUTED
     answer = Answer(verdict, found.verifier, found.reason, found.witness, seconds=found.seconds)
     finding = Finding(status, answer, answers=(answer,))
     proved = found.lower / scale * (1 - 1e-9)  # of moving between two units
@@ -105,7 +98,7 @@ def ask_closest(
     return replace(step, proved=proved if proved > 0 else None), found.witness
 
 
-def agreed(family: Family, step: Step, witness: Witness | None) -> Step:
+def agreed(family: Family, step: SearchStep, witness: Witness | None) -> SearchStep:
     """The step with its proof no farther than its point: an alarm, unless the point is one in floats only."""
     if step.proved is None or step.distance is None or step.proved <= step.distance:
         return step
@@ -113,7 +106,7 @@ def agreed(family: Family, step: Step, witness: Witness | None) -> Step:
     return replace(step, proved=step.distance, flags=step.flags | {Flag.NUMERICAL})
 
 
-def result(step: Step, tolerance: float) -> Critical:
+def result(step: SearchStep, tolerance: float) -> Critical:
     """The bracket that one step gives."""
     lower, upper = step.proved or 0.0, step.distance
     none_within = upper is None and lower >= step.radius * (1 - 1e-6)
@@ -121,7 +114,7 @@ def result(step: Step, tolerance: float) -> Critical:
     return Critical(
         lower=lower,
         upper=upper,
-        status=Status.CLOSED if closed else Status.OPEN,
+        status=SearchStatus.CLOSED if closed else SearchStatus.OPEN,
         witness=step.witness,
         distance=upper,
         flags=step.flags,

@@ -31,7 +31,7 @@ from verifolio.cli.common import (
 if TYPE_CHECKING:
     from verifolio.solve.oracle import Oracle
 
-    from .ledger import Ledger
+    from .ledger import DistributionLedger
     from .run import Setting
     from .table import Row
 
@@ -55,11 +55,14 @@ group = typer.Typer(
 Networks = Annotated[list[str], typer.Argument(metavar="NETWORK...", help="ONNX files.")]
 DataSpec = Annotated[str, typer.Option("--data", help="NAME, NAME:SPLIT or a file.")]
 Search = Annotated[
-    str, typer.Option(help="bracket, binary, k-binary (the default with --epsilons) or closest.")
+    str, typer.Option(help="bracket, binary, k-binary (the default with --epsilons), closest, or a plugin's.")
 ]
 Epsilons = Annotated[str, typer.Option(help="The grid, start:stop:step; its end is bracket's limit.")]
 Tolerance = Annotated[float, typer.Option(help="How narrow a bracket must be.")]
 K = Annotated[int, typer.Option("--k", min=1, help="Queries at the same time in k-binary.")]
+SearchOptions = Annotated[
+    list[str] | None, typer.Option("--search-option", help="An option of the search, key=value.")
+]
 BudgetSeconds = Annotated[float, typer.Option("--budget", help="Seconds per input, 0 for no limit.")]
 Norm = Annotated[str, typer.Option(help="linf, l2 or l1.")]
 Reference = Annotated[str, typer.Option(help="What must not change: the `label`, or what is `predicted`.")]
@@ -78,6 +81,7 @@ def distribution(
     data: Annotated[list[str], typer.Option(help="NAME, NAME:SPLIT or a file; repeat for several.")],
     indices: Annotated[str, typer.Option(help="Which inputs, such as 0:100 or 3,5,8.")] = "0:100",
     search: Search = "",
+    search_option: SearchOptions = None,
     epsilons: Epsilons = "",
     tolerance: Tolerance = 1e-3,
     k: K = 2,
@@ -117,19 +121,19 @@ def distribution(
     from .run import make_items
 
     setting = make_setting(
-        (search, k, epsilons, tolerance, norm, timeout, budget, reference, mean, std, range_),
+        (search, search_option, k, epsilons, tolerance, norm, timeout, budget, reference, mean, std, range_),
         property_,
         property_option,
     )
     loaded = [in_layout(load_data(spec), layout) for spec in data]
     sets = [(one, parse_indices(indices, len(one))) for one in loaded]
     items = make_items([Network.load(n) for n in networks], sets, setting.prop.networks)
-    lanes = jobs * (k if setting.search == "k-binary" else 1)
+    lanes = jobs * setting.estimator.lanes
     place = at(executor, address)
     members = (verifier, portfolio, option, timeout, memory, cores, seed, store, place, device, lanes)
     with open_oracle(*members) as oracle, open_ledger(store) as ledger:
         setting = identified(setting, oracle)
-        check_first(setting, items)
+        check_first(setting, items, oracle)
         rows = run_all(setting, items, oracle, ledger, jobs, (csv, verona, keep_queries), as_json)
     finish(rows, setting, as_json, csv)
 
@@ -138,7 +142,7 @@ def run_all(
     setting: Setting,
     items: Any,
     oracle: Oracle,
-    ledger: Ledger,
+    ledger: DistributionLedger,
     jobs: int,
     files: tuple[str, str, str],
     quiet: bool,
@@ -169,11 +173,10 @@ def run_all(
     return rows
 
 
-def check_first(setting: Setting, items: Any) -> None:
+def check_first(setting: Setting, items: Any, oracle: Oracle) -> None:
     """Bad input shows before hours of work: the first input of every network and data set, all their values."""
     from verifolio.data import check_range
 
-    from .closest import check_exact
     from .run import make_family
 
     seen: set[tuple[str, str]] = set()
@@ -182,8 +185,7 @@ def check_first(setting: Setting, items: Any) -> None:
         if (item.name, item.split) not in seen:
             seen.add((item.name, item.split))
             family = make_family(setting, item.networks, item.data, item.index, "")
-            if setting.search == "closest":
-                check_exact(family)
+            setting.estimator.check(family, oracle.batch_portfolio)
 
 
 def make_setting(given: tuple[Any, ...], about: str, options: list[str] | None) -> Setting:
@@ -192,22 +194,23 @@ def make_setting(given: tuple[Any, ...], about: str, options: list[str] | None) 
     from verifolio.errors import InputError
 
     from .parse import parse_epsilons, parse_norm, parse_numbers
-    from .run import Setting
+    from .run import Setting, search_choices, search_of
 
-    search, k, epsilons, tolerance, norm, timeout, budget, reference, mean, std, range_ = given
+    search, choices, k, epsilons, tolerance, norm, timeout, budget, reference, mean, std, range_ = given
     radii = parse_epsilons(epsilons) if epsilons else ()
     search = search or ("k-binary" if radii else "bracket")
     limits = parse_range(range_)
     if reference not in ("label", "predicted"):
         raise InputError("--reference", "label or predicted", repr(reference))
-    grid = search not in ("bracket", "closest")
+    chosen = search_choices(search, choices or (), k)
+    grid = search_of(search, chosen).grid
     if grid and not radii:
         raise InputError(
             "--search", "--epsilons for a search on a grid", "none", "add --epsilons 0.001:0.4:0.002"
         )
     setting = Setting(
         search,
-        k if search == "k-binary" else 1,
+        chosen,
         radii if grid else (),
         tolerance,
         radii[-1] if radii and not grid else 0.0,
@@ -225,22 +228,18 @@ def make_setting(given: tuple[Any, ...], about: str, options: list[str] | None) 
     return setting
 
 
-def open_ledger(store: str) -> Ledger:
+def open_ledger(store: str) -> DistributionLedger:
     """The ledger in the store's file, or in memory."""
-    from .ledger import Ledger
+    from .ledger import DistributionLedger
 
-    return Ledger(store or ":memory:")
+    return DistributionLedger(store or ":memory:")
 
 
 def identified(setting: Setting, oracle: Oracle) -> Setting:
     """The setting with what decides the answers: another portfolio or seed is another run."""
     from dataclasses import replace
 
-    from .closest import chosen
-
-    if setting.search == "closest":
-        chosen(oracle)  # says at once that nobody minimises
-    return replace(setting, portfolio=f"{oracle.portfolio_key}:{oracle.settings.seed}")
+    return replace(setting, portfolio=f"{oracle.portfolio_key}:{oracle.seed}")
 
 
 def finish(rows: list[Row], setting: Setting, as_json: bool, csv: str) -> None:
@@ -249,11 +248,11 @@ def finish(rows: list[Row], setting: Setting, as_json: bool, csv: str) -> None:
     from verifolio.cli.output import say, say_json, table
     from verifolio.errors import InputError
 
-    from .search import Status
+    from .radius_search import SearchStatus
     from .summary import summarise
     from .table import COLUMNS, MORE, cells, more_cells
 
-    failed = [r for r in rows if r.status is Status.ERROR]
+    failed = [r for r in rows if r.status is SearchStatus.ERROR]
     if rows and len(failed) == len(rows):
         raise InputError("distribution", "at least one input that can be measured", failed[0].reason)
     summaries = [summarise(name, split, part) for (name, split), part in grouped(rows).items()]
@@ -269,7 +268,7 @@ def finish(rows: list[Row], setting: Setting, as_json: bool, csv: str) -> None:
             table(COLUMNS, [cells(r) for r in rows])
         for one in summaries:
             say(one.text())
-    undecided = any(r.status in (Status.OPEN, Status.ERROR) for r in rows)
+    undecided = any(r.status in (SearchStatus.OPEN, SearchStatus.ERROR) for r in rows)
     raise typer.Exit(UNDECIDED if undecided else DONE)
 
 

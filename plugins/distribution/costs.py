@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .ledger import Ledger, Spent
+from .ledger import DistributionLedger, Spent
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class SearchCost:
         return asdict(self) | {"mean_wall": self.mean_wall, "mean_busy": self.mean_busy}
 
 
-def search_costs(ledgers: Iterable[Ledger]) -> list[SearchCost]:
+def search_costs(ledgers: Iterable[DistributionLedger]) -> list[SearchCost]:
     """Every run that measured something, in the order of their labels; a run may be spread over stores."""
     runs: dict[str, tuple[dict[str, Any], list[Spent]]] = {}
     for ledger in ledgers:
@@ -66,7 +66,13 @@ def search_costs(ledgers: Iterable[Ledger]) -> list[SearchCost]:
 def label_of(settings: dict[str, Any]) -> str:
     """How a run is called: by its number of simultaneous queries, or by its search."""
     search = str(settings.get("search", "bracket"))
-    return f"k = {int(settings.get('k', 1))}" if settings.get("radii") else search
+    return f"k = {together(settings)}" if settings.get("radii") else search
+
+
+def together(settings: dict[str, Any]) -> int:
+    """How many queries a run asked at a time; stores of earlier versions have the number by itself."""
+    told = dict(str(pair).partition("=")[::2] for pair in settings.get("choices", ()))
+    return int(told.get("k", settings.get("k", 1)))
 
 
 def cost_of(label: str, settings: dict[str, Any], spent: Sequence[Spent]) -> SearchCost:
@@ -75,7 +81,7 @@ def cost_of(label: str, settings: dict[str, Any], spent: Sequence[Spent]) -> Sea
     return SearchCost(
         label,
         len(spent),
-        worst_case(size, int(settings.get("k", 1))) if size else None,
+        worst_case(size, together(settings)) if size else None,
         min(counts),
         max(counts),
         float(np.mean(counts)),

@@ -39,6 +39,7 @@ from .command import (
     PropertyOptions,
     Reference,
     Search,
+    SearchOptions,
     Std,
     Tolerance,
     identified,
@@ -52,9 +53,9 @@ if TYPE_CHECKING:
     from verifolio.solve.oracle import Oracle
 
     from .family import Family
-    from .ledger import Ledger
+    from .ledger import DistributionLedger
+    from .radius_search import Critical
     from .run import Setting
-    from .search import Critical
 
 
 def critical(
@@ -62,6 +63,7 @@ def critical(
     data: DataSpec,
     index: Annotated[int, typer.Option(min=0, help="Which input.")] = 0,
     search: Search = "",
+    search_option: SearchOptions = None,
     epsilons: Epsilons = "",
     tolerance: Tolerance = 1e-3,
     k: K = 2,
@@ -94,13 +96,13 @@ def critical(
     from verifolio.onnx_import.network import Network
 
     setting = make_setting(
-        (search, k, epsilons, tolerance, norm, timeout, budget, reference, mean, std, range_),
+        (search, search_option, k, epsilons, tolerance, norm, timeout, budget, reference, mean, std, range_),
         property_,
         property_option,
     )
     loaded = in_layout(load_data(data), layout)
     parse_indices(str(index), len(loaded))
-    lanes = k if setting.search == "k-binary" else 1
+    lanes = setting.estimator.lanes
     place = at(executor, address)
     members = (verifier, portfolio, option, timeout, memory, cores, seed, store, place, device, lanes)
     with open_oracle(*members) as oracle, open_ledger(store) as ledger:
@@ -112,7 +114,7 @@ def critical(
 def one_input(
     setting: Setting,
     oracle: Oracle,
-    ledger: Ledger,
+    ledger: DistributionLedger,
     networks: list[Network],
     data: Dataset,
     index: int,
@@ -123,14 +125,12 @@ def one_input(
     from verifolio.cli.main import DONE, UNDECIDED
     from verifolio.cli.output import say, say_json
 
-    from .closest import check_exact
+    from .radius_search import SearchStatus
     from .run import Distribution, make_family
-    from .search import Status
 
     name = f"{networks[0].path.name}_{data.split or data.name}_{index}"
     family = make_family(setting, networks, data, index, name)
-    if setting.search == "closest":
-        check_exact(family)
+    setting.estimator.check(family, oracle.batch_portfolio)
     predicted = family.predict()[0]
     if predicted != family.label:
         facts: dict[str, Any] = {"status": "misclassified", "label": family.label, "predicted": predicted}
@@ -150,7 +150,7 @@ def one_input(
         from .figures import draw_counterexample
 
         draw_counterexample(Path(files[0]), family, found, data.shape)
-    raise typer.Exit(DONE if found.status is Status.CLOSED else UNDECIDED)
+    raise typer.Exit(DONE if found.status is SearchStatus.CLOSED else UNDECIDED)
 
 
 def describe(family: Family, found: Critical) -> dict[str, Any]:

@@ -13,15 +13,15 @@ from numpy.typing import NDArray
 
 from verifolio.errors import InputError
 from verifolio.model.answer import Verdict
-from verifolio.model.problem import Ball, Domain, Problem
+from verifolio.model.neighbourhood import Neighbourhood
+from verifolio.model.problem import Ball
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.property import Asking, Growth, Property, Reference
-from verifolio.properties.verdict import Finding, Inquiry, Status, inquire
-from verifolio.vnnlib import Rows, box_case, make_rows, specification_from_cases
+from verifolio.properties.verdict import Finding, Inquiry, PropertyStatus, inquire
+from verifolio.vnnlib import Rows, make_rows
 
 Array = NDArray[np.float64]
-UNIT = 2.0**-52
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,9 +33,8 @@ class Family:
     gets. Without a property, the label must stay on top. Radii need no exact boxes: boxes are rounded outward,
     so that a proof covers the true ball, and witnesses are measured.
 
-    A worker gets a family without its property, which may come from a file, but with what the property said:
-    the `condition` to disprove, the one that `refuting` points satisfy, and the `limits` of its region. That is
-    the whole property only if it is `fixed`, so workers get no others.
+    Workers get what the property said, `around`. That is the whole property only if it is `fixed`, so they get no
+    others.
     """
 
     network: Network
@@ -50,8 +49,6 @@ class Family:
     name: str = ""
     prop: Property | None = None
     partners: tuple[Network, ...] = ()  # further networks on the same input
-    refuting: tuple[Rows, ...] | None = None
-    limits: tuple[Array, Array] | None = None
 
     def __post_init__(self) -> None:
         if self.norm not in (1, 2, math.inf):
@@ -68,13 +65,17 @@ class Family:
                 "choose the data this network was made for",
             )
 
-    def __getstate__(self) -> dict[str, object]:
-        fields = {k: v for k, v in self.__dict__.items() if k in self.__dataclass_fields__}
-        if self.prop is None:
-            return fields
-        limits = self.prop.region(self.at(self.largest))
-        told = {"condition": self.disjuncts, "refuting": self.refuting_disjuncts, "limits": limits}
-        return fields | told | {"prop": None}
+    @cached_property
+    def ground(self) -> Neighbourhood:
+        """The geometry, without a condition."""
+        place = (self.networks, self.x, self.norm, self.low, self.high, self.mean, self.std)
+        return Neighbourhood(*place, name=self.name)
+
+    @cached_property
+    def around(self) -> Neighbourhood:
+        """What a worker gets of a fixed family: a condition in place of the property, which may be a file's."""
+        told = replace(self.ground, condition=self.disjuncts, refuting=self.refuting_disjuncts)
+        return told if self.prop is None else replace(told, limits=self.prop.region(self.at(self.largest)))
 
     @property
     def networks(self) -> tuple[Network, ...]:
@@ -124,53 +125,32 @@ class Family:
     def refuting_disjuncts(self) -> tuple[Rows, ...] | None:
         """What refutes the property, where that is not all that a proof shows to be impossible."""
         if self.prop is None:
-            return self.refuting
+            return None
         query = self.prop.refutation(self.networks, self.at(self.largest))
         return None if query is None else _disjuncts(query)
 
     @property
     def largest(self) -> float:
         """A radius whose ball covers the whole range."""
-        farthest = np.maximum(np.abs(self.x - self.low), np.abs(self.high - self.x))
-        return float(np.linalg.norm(farthest, ord=self.norm)) * (1 + 4 * UNIT)
+        return self.ground.largest
 
     def box(self, radius: float) -> tuple[Array, Array]:
         """The bounding box of the region, in the network's units, rounded outward."""
-        lower = np.maximum(self.low, np.nextafter(self.x - radius, -np.inf))
-        upper = np.minimum(self.high, np.nextafter(self.x + radius, np.inf))
-        lower, upper = self._to_network(lower, -1.0), self._to_network(upper, 1.0)
-        if self.limits is None:
-            return lower, upper
-        return np.maximum(lower, self.limits[0]), np.minimum(upper, self.limits[1])
+        return self.ground.box(radius)
 
     def ball(self, radius: float) -> Ball | None:
         """The ball in the network's units, where the region is no box."""
-        if math.isinf(self.norm):
-            return None
-        return self.network_ball(radius)
+        return self.ground.ball(radius)
 
     def network_ball(self, radius: float) -> Ball | None:
         """The ball in the network's units, for any norm; None where normalisation makes it no ball."""
-        scale = 1.0
-        if self.std is not None:
-            if np.ptp(self.std) > 0:
-                return None
-            scale = float(self.std[0])
-        rounding = 4 * UNIT * radius
-        if self.mean is not None or self.std is not None:
-            # The centre fl((x - mean) / std) is off by at most 2 roundings of (|x_i| + |mean_i|) / std in each
-            # coordinate, that is UNIT times it, and the ball has to grow by the norm of all these errors: up to n
-            # times the largest for L1. Doubled for the norm's own rounding, which is far below 1 for any n in use.
-            mean = 0.0 if self.mean is None else np.abs(self.mean)
-            rounding += 2 * UNIT * float(np.linalg.norm(np.abs(self.x) + mean, ord=self.norm))
-        # the last sum and the quotient are rounded once each
-        return Ball(self._to_network(self.x, 0.0), (radius + rounding) / scale * (1 + 2 * UNIT), self.norm)
+        return self.ground.network_ball(radius)
 
     @cached_property
     def _origin(self) -> Reference:
         low, high = np.full_like(self.x, self.low), np.full_like(self.x, self.high)
-        lower, upper = self._to_network(low, -1.0), self._to_network(high, 1.0)
-        x = self._to_network(self.x, 0.0)
+        lower, upper = self.ground.to_network(low, -1.0), self.ground.to_network(high, 1.0)
+        x = self.ground.to_network(self.x, 0.0)
         found = Reference(x, self.label, 0.0, self.norm, lower, upper, geometry=self)
         needed = self.prop is not None and (self.prop.needs_outputs or self.partners)
         return found.with_outputs(self.networks) if needed else found
@@ -190,7 +170,7 @@ class Family:
             raise TypeError("a family without a property")
         inquiry = Inquiry(inquire(self.prop, self.networks, self.at(radius)))
         while inquiry.query is not None:
-            inquiry.answer((yield replace(inquiry.query, name=self._name(radius))))
+            inquiry.answer((yield replace(inquiry.query, name=self.ground.called(radius))))
         if inquiry.result is None:
             raise TypeError("an inquiry that ends with nothing")
         return inquiry.result
@@ -198,15 +178,15 @@ class Family:
     def query(self, radius: float) -> Query:
         """Is there a counterexample within `radius`? UNSAT proves the property there."""
         if self.prop is not None:
-            return replace(self.prop.query(self.networks, self.at(radius)), name=self._name(radius))
-        return self._query(radius, self.disjuncts)
+            return replace(self.prop.query(self.networks, self.at(radius)), name=self.ground.called(radius))
+        return self.around.query(radius)
 
     def refutation(self, radius: float) -> Query:
         """The query within `radius` all of whose counterexamples violate the property."""
         if self.prop is not None:
             found = self.prop.refutation(self.networks, self.at(radius))
-            return self.query(radius) if found is None else replace(found, name=self._name(radius))
-        return self._query(radius, self.disjuncts if self.refuting is None else self.refuting)
+            return self.query(radius) if found is None else replace(found, name=self.ground.called(radius))
+        return self.around.refutation(radius)
 
     def candidate_query(self, point: NDArray[np.floating]) -> Query:
         """What a known violation is judged by."""
@@ -214,62 +194,27 @@ class Family:
             return self.refutation(self.largest)
         return self.prop.candidate_query(self.networks, self.at(self.largest), np.asarray(point, np.float64))
 
-    def _query(self, radius: float, disjuncts: Sequence[Rows]) -> Query:
-        case = box_case(*self.box(radius), disjuncts)
-        size = sum(n.output_size for n in self.networks)
-        specification = specification_from_cases([case], output_size=size)
-        shared = len(self.networks) > 1
-        return Query(self.networks, specification, self.ball(radius), shared, self._name(radius))
-
-    def _name(self, radius: float) -> str:
-        return f"{self.name}@{radius:.9g}"
-
-    def problem(self, radius: float, template: Problem) -> Problem:
-        """The same question as `template`, which is any problem of a fixed family, at another radius."""
-        lower, upper = self.box(radius)
-        return replace(template, domain=Domain(lower, upper, None, self.ball(radius)))
-
-    def holds(self, x: Array) -> bool:
-        """Whether the property holds at an input in the units of the data, as ONNX Runtime computes it."""
-        inside = self._to_network(x, 0.0)
-        outputs = np.concatenate([n.replay(inside) for n in self.networks]).astype(np.float64)
-        if self.prop is None:
-            return bool(np.delete(outputs, self.label).max(initial=-math.inf) < outputs[self.label])
-        return self.prop.holds(outputs, self.at(self.largest), inside)
-
     def to_data(self, point: NDArray[np.floating]) -> Array:
         """A network input in the units of the data."""
-        values = np.asarray(point, np.float64).ravel()
-        if self.std is not None:
-            values = values * self.std
-        return values if self.mean is None else values + self.mean
+        return self.ground.to_data(point)
 
     def distance(self, point: NDArray[np.floating]) -> float:
         """How far a network input is from x, in the units of the data."""
-        return float(np.linalg.norm(self.to_data(point) - self.x, ord=self.norm))
+        return self.ground.distance(point)
 
     def predict(self, x: Array | None = None) -> tuple[int, Array]:
         """The class ONNX Runtime gives an input in the units of the data, and all outputs."""
-        outputs = self.network.replay(self._to_network(self.x if x is None else x, 0.0))
+        outputs = self.network.replay(self.ground.to_network(self.x if x is None else x, 0.0))
         return int(np.argmax(outputs)), outputs.astype(np.float64)
-
-    def _to_network(self, values: Array, direction: float) -> Array:
-        """Normalised values, rounded towards `direction` (0: to nearest)."""
-        if self.mean is None and self.std is None:
-            return values
-        mean = np.zeros_like(values) if self.mean is None else self.mean
-        std = np.ones_like(values) if self.std is None else self.std
-        moved = (values - mean) / std
-        return np.asarray(moved + direction * 4 * UNIT * (np.abs(values) + np.abs(mean)) / std)
 
 
 def asked(query: Query) -> Asking[Finding]:
     """One query that both proves and refutes."""
     answer = yield query
     if answer.verdict.decided:
-        status = Status.PROVED if answer.verdict is Verdict.UNSAT else Status.REFUTED
+        status = PropertyStatus.PROVED if answer.verdict is Verdict.UNSAT else PropertyStatus.REFUTED
         return Finding(status, answer, answers=(answer,))
-    return Finding(Status.OPEN, answer, answer.reason, (answer,))
+    return Finding(PropertyStatus.OPEN, answer, answer.reason, (answer,))
 
 
 def _disjuncts(query: Query) -> tuple[Rows, ...]:

@@ -15,7 +15,7 @@ from .table import Row
 
 if TYPE_CHECKING:
     from .family import Family
-    from .search import Critical
+    from .radius_search import Critical
 
 Array = NDArray[np.float64]
 Groups = Mapping[str, Sequence[Row]]

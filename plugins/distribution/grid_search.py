@@ -8,13 +8,19 @@ from typing import Any, ClassVar
 
 from verifolio.errors import InputError
 from verifolio.model.answer import Verdict
-from verifolio.plugin.estimator import Estimator, Progress, silent
-from verifolio.properties.verdict import Finding, Inquiry
-from verifolio.properties.verdict import Status as Decided
-from verifolio.solve.oracle import Asking, Oracle
+from verifolio.plugin.estimator import AskingLike, Estimator, OracleLike, Progress, silent
+from verifolio.properties.verdict import Finding, Inquiry, PropertyStatus
 
 from .grid import Scheduler
-from .search import Critical, Question, Status, Step, keep_query, make_step
+from .radius_search import (
+    Critical,
+    RadiusQuestion,
+    RadiusSearch,
+    SearchStatus,
+    SearchStep,
+    keep_query,
+    make_step,
+)
 
 
 @dataclass(frozen=True)
@@ -24,18 +30,22 @@ class KBinaryOptions:
     k: int = 2
 
 
-class KBinary(Estimator):
+class KBinary(RadiusSearch):
     """k-binary search (Bosman et al. 2025): answers narrow the range and cancel what became pointless."""
 
     name: ClassVar[str] = "k-binary"
     Options: ClassVar[type] = KBinaryOptions
-    Request: ClassVar[type] = Question
+    grid: ClassVar[bool] = True
 
     @property
     def k(self) -> int:
         return int(self.options.k)
 
-    def run(self, request: Question, oracle: Oracle, progress: Progress = silent) -> Critical:
+    @property
+    def lanes(self) -> int:
+        return self.k
+
+    def run(self, request: RadiusQuestion, oracle: OracleLike, progress: Progress = silent) -> Critical:
         if not request.radii or sorted(set(request.radii)) != list(request.radii):
             raise InputError(
                 "radii", "an increasing grid of radii", f"{len(request.radii)} values", "give --epsilons"
@@ -62,13 +72,13 @@ class Binary(KBinary):
 class _GridSearch:
     """One search: the scheduler decides, the oracle answers, every step is logged."""
 
-    def __init__(self, question: Question, oracle: Oracle, k: int) -> None:
+    def __init__(self, question: RadiusQuestion, oracle: OracleLike, k: int) -> None:
         self.question, self.oracle = question, oracle
         self.scheduler = Scheduler(len(question.radii), k)
-        self.open: list[Asking] = []  # running, or cancelled and not yet ended
+        self.open: list[AskingLike] = []  # running, or cancelled and not yet ended
         self.inquiries: dict[int, Inquiry[Finding]] = {}
         self.ended = False  # nothing more is asked
-        self.steps: list[Step] = [s for s in question.history if s.kind == "query"]
+        self.steps: list[SearchStep] = [s for s in question.history if s.kind == "query"]
         self.before = max((s.elapsed for s in self.steps), default=0.0)
         self.started = time.monotonic()
         positions = {r: i for i, r in enumerate(question.radii)}
@@ -120,7 +130,7 @@ class _GridSearch:
             self.open.remove(asking)
             answer = asking.answer()
             if answer.verdict is Verdict.CANCELLED or (self.left <= 0 and not answer.verdict.decided):
-                self._take(asking.index, Finding(Decided.OPEN, answer, answer.reason, (answer,)))
+                self._take(asking.index, Finding(PropertyStatus.OPEN, answer, answer.reason, (answer,)))
             else:
                 self.inquiries[asking.index].answer(answer)
                 self._go_on(asking.index)
@@ -145,7 +155,7 @@ class _GridSearch:
         return Critical(
             lower=radii[scheduler.lo] if scheduler.lo >= 0 else 0.0,
             upper=radii[scheduler.hi] if scheduler.hi < len(radii) else None,
-            status=Status.CLOSED if scheduler.closed else Status.OPEN,
+            status=SearchStatus.CLOSED if scheduler.closed else SearchStatus.OPEN,
             witness=None if best is None else best.witness,
             distance=None if best is None else best.distance,
             flags=frozenset() if best is None else best.flags,

@@ -17,7 +17,7 @@ from verifolio.model.answer import Flag, Verdict
 from verifolio.storage.database import Tables, marks
 from verifolio.storage.revision import SOUNDNESS_REVISION
 
-from .search import Critical, Status, Step
+from .radius_search import Critical, SearchStatus, SearchStep
 from .table import Row, distinct
 
 SCHEMA = """
@@ -74,7 +74,7 @@ class Entry:
     data_key: str
 
 
-class Ledger(Tables):
+class DistributionLedger(Tables):
     """Tables beside the oracle's own in one file (or in memory); safe to use from several threads.
 
     Radii of an earlier soundness revision are left out; see `old_witnesses`.
@@ -105,7 +105,7 @@ class Ledger(Tables):
         with self._trusting():
             return [(r["run"], json.loads(r["settings"])) for r in found]
 
-    def add_step(self, run: str, question: str, step: Step) -> None:
+    def add_step(self, run: str, question: str, step: SearchStep) -> None:
         values = (
             *(run, question, step.kind, step.radius, step.verdict.value, step.verifier, step.seconds),
             *(_finite(step.timeout), step.proved, step.distance, _blob(step.witness)),
@@ -114,7 +114,7 @@ class Ledger(Tables):
         )
         self._write(f"INSERT INTO distribution_steps VALUES (NULL, {marks(values)})", values)
 
-    def steps(self, question: str, run: str | None = None, others: bool = False) -> list[Step]:
+    def steps(self, question: str, run: str | None = None, others: bool = False) -> list[SearchStep]:
         """The steps of a question, of one run, of all, or of all `others`, in order."""
         sql = "SELECT * FROM distribution_steps WHERE question = ? AND revision >= ?"
         given: list[object] = [question, SOUNDNESS_REVISION]
@@ -187,10 +187,10 @@ def _blob(x: np.ndarray[tuple[int], np.dtype[np.float32]] | None) -> bytes | Non
     return None if x is None else np.ascontiguousarray(x, np.float32).tobytes()
 
 
-def _step(r: sqlite3.Row) -> Step:
+def _step(r: sqlite3.Row) -> SearchStep:
     witness = None if r["witness"] is None else np.frombuffer(r["witness"], np.float32)
     flags = frozenset(Flag(f) for f in json.loads(r["flags"]))
-    return Step(
+    return SearchStep(
         *(r["kind"], r["radius"], Verdict(r["verdict"]), r["verifier"], r["seconds"], r["timeout"]),
         proved=r["proved"],
         distance=r["distance"],
@@ -206,7 +206,13 @@ def _step(r: sqlite3.Row) -> Step:
 def _row(r: sqlite3.Row) -> Row:
     return Row(
         *(r["network"], r["split"], r["image_id"], r["label"], r["predicted"], r["lower"], r["upper"]),
-        *(Status(r["status"]), r["seconds"], r["queries"], r["cancelled"], tuple(json.loads(r["flags"]))),
+        *(
+            SearchStatus(r["status"]),
+            r["seconds"],
+            r["queries"],
+            r["cancelled"],
+            tuple(json.loads(r["flags"])),
+        ),
         *(r["reason"], None if r["rounded"] is None else bool(r["rounded"]), r["reused"]),
         None if r["terminated"] is None else bool(r["terminated"]),
     )

@@ -15,7 +15,7 @@ from verifolio.plugin.section import Content, Material, Section, Table
 
 from . import figures, figures_between
 from .costs import SearchCost, search_costs
-from .ledger import Ledger
+from .ledger import DistributionLedger
 from .page import make_page
 from .statistics import (
     TwoSamples,
@@ -43,7 +43,7 @@ def load_rows(sources: Sequence[Path], run: str = "") -> tuple[list[Row], float]
         if not is_store(source):
             rows += read_csv(source)
             continue
-        with Ledger(source) as ledger:
+        with DistributionLedger(source) as ledger:
             runs = dict(ledger.runs())
             if not runs or (run and run not in runs):
                 got = f"the runs {', '.join(runs) or 'none'}"
@@ -59,7 +59,7 @@ def load_rows(sources: Sequence[Path], run: str = "") -> tuple[list[Row], float]
 def load_costs(sources: Sequence[Path]) -> list[SearchCost]:
     """What every run in the stores cost."""
     with ExitStack() as stack:
-        return search_costs([stack.enter_context(Ledger(s)) for s in sources if is_store(s)])
+        return search_costs([stack.enter_context(DistributionLedger(s)) for s in sources if is_store(s)])
 
 
 def is_store(source: Path) -> bool:

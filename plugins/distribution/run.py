@@ -17,28 +17,25 @@ import numpy as np
 
 from verifolio.data import check_range, check_shape
 from verifolio.errors import InputError, SoundnessAlarm, VerifolioError
-from verifolio.model.answer import Answer, Verdict, Witness
+from verifolio.model.answer import Answer, Verdict
+from verifolio.model.radius import RadiusStart
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.data_source import Dataset
-from verifolio.plugin.estimator import Estimator
+from verifolio.plugin.estimator import OracleLike
 from verifolio.plugin.manager import current_plugins
-from verifolio.plugin.options import split_pairs
+from verifolio.plugin.options import build_options, split_pairs
 from verifolio.plugin.property import Growth, Property, check_networks
 from verifolio.properties.file import choose_property
-from verifolio.properties.verdict import Finding
-from verifolio.properties.verdict import Status as Decided
-from verifolio.solve.oracle import Oracle
-from verifolio.trust.referee import judge_counterexample
+from verifolio.properties.verdict import Finding, PropertyStatus
 
 from .bracket import BracketOptions
 from .family import Family, per_input
-from .ledger import Entry, Ledger
+from .ledger import DistributionLedger, Entry
 from .look import look, seed_of
-from .search import KNOWN, Critical, Question, Status, Step, make_step
-from .squeeze import Start
+from .radius_search import KNOWN, Critical, RadiusQuestion, RadiusSearch, SearchStatus, SearchStep, make_step
 from .table import Row, distinct
 
-BRACKET = "bracket"
+DEFAULT = "bracket"  # the search where no grid is given
 LOOK = 8  # inputs of one quick look
 PIXELS = 255.0  # levels of an image whose data set does not say how many it has
 
@@ -47,8 +44,8 @@ PIXELS = 255.0  # levels of an image whose data set does not say how many it has
 class Setting:
     """What is asked about every input; part of the run's identity."""
 
-    search: str = "bracket"
-    k: int = 2
+    search: str = DEFAULT
+    choices: tuple[str, ...] = ()  # of the search, key=value
     radii: tuple[float, ...] = ()
     tolerance: float = 1e-3
     largest: float = 0.0
@@ -74,9 +71,27 @@ class Setting:
         text = json.dumps(self.__dict__ | {"about": self.prop.key}, sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
-    def estimator(self) -> Estimator:
-        cls = current_plugins().estimators.get(self.search)
-        return cls(cls.Options(k=self.k)) if self.search == "k-binary" else cls()
+    @property
+    def estimator(self) -> RadiusSearch:
+        """The search, with its own options."""
+        return search_of(self.search, self.choices)
+
+
+@cache
+def search_of(name: str, choices: tuple[str, ...]) -> RadiusSearch:
+    """An installed estimator that declares to be a search over radii."""
+    cls = current_plugins().estimators.get(name)
+    if not issubclass(cls, RadiusSearch):
+        able = [c.name for c in current_plugins().estimators if issubclass(c, RadiusSearch)]
+        raise InputError("--search", f"a search over radii: {', '.join(able)}", name)
+    return cls(build_options(cls.Options, split_pairs(choices), f"search {name}"))
+
+
+def search_choices(name: str, choices: Sequence[str], k: int) -> tuple[str, ...]:
+    """The options of a search, `--k` among them where it has such an option and nothing else says it."""
+    has_k = "k" in getattr(current_plugins().estimators.get(name).Options, "__dataclass_fields__", {})
+    told = any(c.startswith("k=") for c in choices)
+    return (*choices, f"k={k}") if has_k and not told else tuple(choices)
 
 
 @cache
@@ -137,8 +152,8 @@ class Distribution:
 
     setting: Setting
     items: Sequence[Item]
-    oracle: Oracle
-    ledger: Ledger
+    oracle: OracleLike
+    ledger: DistributionLedger
     jobs: int = 1
     keep: Path | None = None
     listen: Listener = lambda _row, _done, _total: None
@@ -149,7 +164,7 @@ class Distribution:
         self.ledger.begin(self.setting.run, self.setting.__dict__)
         self._looks = self._plan_looks()
         known = self.ledger.finished(self.setting.run)
-        finished = {key for key, row in known.items() if row.status is not Status.ERROR}
+        finished = {key for key, row in known.items() if row.status is not SearchStatus.ERROR}
         waiting = {i.key: i for i in self.items if i.key not in finished}
         done = len(self.items) - len(waiting)
         for row in self._work(list(waiting.values())):
@@ -182,7 +197,7 @@ class Distribution:
 
     def _plan_looks(self) -> dict[str, Look]:
         """Groups of neighbours that are looked at together; the same ones in every session of a run."""
-        if self.setting.search != BRACKET:
+        if not self.setting.estimator.continues:
             return {}
         found: dict[str, Look] = {}
         for _, part in itertools.groupby(self.items, key=lambda i: (i.name, i.split)):
@@ -223,14 +238,14 @@ class Distribution:
             raise
         except VerifolioError as error:
             label = int(item.data.labels[item.index])
-            row = Row(*item.place, label, -1, None, None, Status.ERROR, reason=str(error))
+            row = Row(*item.place, label, -1, None, None, SearchStatus.ERROR, reason=str(error))
             self.ledger.finish(self.setting.run, self._entry(item), row)
             return row
 
     def _measure(self, item: Item) -> Row:
         family = self._family(item)
         label, predicted = int(item.data.labels[item.index]), family.predict()[0]
-        blank = Row(*item.place, label, predicted, None, None, Status.MISCLASSIFIED)
+        blank = Row(*item.place, label, predicted, None, None, SearchStatus.MISCLASSIFIED)
         if predicted != family.label:
             self.ledger.finish(self.setting.run, self._entry(item, family.key), blank)
             return blank
@@ -245,7 +260,7 @@ class Distribution:
             cancelled=found.cancelled,
             flags=tuple(sorted(f.value for f in found.flags)),
             reason=found.reason,
-            rounded=survives_rounding(family, found, item.data.scale),
+            rounded=survives_rounding(family, found, item.data.scale, self.oracle),
             reused=found.reused,
             terminated=found.terminated,
         )
@@ -257,28 +272,27 @@ class Distribution:
 
     def search(self, family: Family) -> Critical:
         """The critical radius of one input, from what is known already."""
-        found: Critical = self.setting.estimator().run(self._question(family), self.oracle)
-        return found
+        return self.setting.estimator.run(self._question(family), self.oracle)
 
-    def _replayed(self, family: Family) -> list[Step]:
-        """The closest witness of an earlier soundness revision that is one still, for `bracket`."""
-        if self.setting.search != BRACKET:
+    def _replayed(self, family: Family) -> list[SearchStep]:
+        """The closest witness of an earlier soundness revision that is one still, for searches that continue."""
+        if not self.setting.estimator.continues:
             return []
         top = min(self.setting.largest or math.inf, family.largest)
         for x in self.ledger.old_witnesses(family.key):
-            found = judge_counterexample(family.candidate_query(x), x)
-            if isinstance(found, Witness) and family.distance(found.x) <= top:
+            found = self.oracle.judge(family.candidate_query(x), x)
+            if found is not None and family.distance(found.x) <= top:
                 answer = Answer(Verdict.SAT, "store", "a stored witness, replayed", found)
-                return [make_step(family, top, Finding(Decided.REFUTED, answer), 0.0, 0.0, KNOWN)]
+                return [make_step(family, top, Finding(PropertyStatus.REFUTED, answer), 0.0, 0.0, KNOWN)]
         return []
 
-    def _question(self, family: Family) -> Question:
+    def _question(self, family: Family) -> RadiusQuestion:
         run, setting = self.setting.run, self.setting
 
-        def log(step: Step) -> None:
+        def log(step: SearchStep) -> None:
             self.ledger.add_step(run, family.key, step)
 
-        return Question(
+        return RadiusQuestion(
             family,
             setting.radii,
             setting.largest,
@@ -291,21 +305,21 @@ class Distribution:
         )
 
 
-def first_look(families: Sequence[Family], setting: Setting, oracle: Oracle) -> list[Step]:
+def first_look(families: Sequence[Family], setting: Setting, oracle: OracleLike) -> list[SearchStep]:
     """Attacks and bounds on all inputs in one job."""
     options, top = BracketOptions(), setting.largest or math.inf
-    starts = [Start(f, 0.0, min(top, f.largest), seed_of(oracle, ())) for f in families]
+    starts = [RadiusStart(f.around, 0.0, min(top, f.largest), seed_of(oracle, ())) for f in families]
     seconds = min(options.quick, setting.budget / 5) * len(starts)
     return [step for step, _ in look(starts, oracle, setting.tolerance, seconds, options.radii)]
 
 
-def recall(ledger: Ledger, setting: Setting, question: str) -> list[Step]:
-    """What is known about a question: all of this run, and the decided part of others for `bracket`.
+def recall(ledger: DistributionLedger, setting: Setting, question: str) -> list[SearchStep]:
+    """What is known about a question: all of this run, and the decided part of others for searches that continue.
 
     Time that another run spent does not count against this one's budget, and is not asked for again.
     """
     own = ledger.steps(question, setting.run)
-    if setting.search != BRACKET:
+    if not setting.estimator.continues:
         return own
     others = ledger.steps(question, setting.run, others=True)
     known = [s for s in others if s.proved is not None or s.distance is not None]
@@ -334,13 +348,14 @@ def make_family(
     return family
 
 
-def survives_rounding(family: Family, found: Critical, scale: float) -> bool | None:
+def survives_rounding(family: Family, found: Critical, scale: float, oracle: OracleLike) -> bool | None:
     """Whether the counterexample still is one after rounding to the data's own levels."""
     if found.witness is None:
         return None
     levels = scale if scale > 1 else PIXELS
     rounded = np.clip(np.round(family.to_data(found.witness) * levels) / levels, family.low, family.high)
-    return not family.holds(np.asarray(rounded))
+    point = family.ground.to_network(np.asarray(rounded), 0.0)
+    return oracle.judge(family.candidate_query(point), point) is not None
 
 
 def make_items(

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .search import Status
+from .radius_search import SearchStatus
 from .table import Row
 
 
@@ -74,9 +74,9 @@ def summarise(network: str, split: str, rows: Sequence[Row], step: float = 0.0) 
         split,
         len(rows),
         len(measured),
-        sum(r.status is Status.MISCLASSIFIED for r in rows),
-        sum(r.status is Status.ERROR for r in rows),
-        sum(r.status is Status.CLOSED for r in measured),
+        sum(r.status is SearchStatus.MISCLASSIFIED for r in rows),
+        sum(r.status is SearchStatus.ERROR for r in rows),
+        sum(r.status is SearchStatus.CLOSED for r in measured),
         sum(r.unsolved for r in measured),
         sum(broken_off(r, step) for r in measured),
         min(lower, default=math.nan),

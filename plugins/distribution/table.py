@@ -11,7 +11,7 @@ from pathlib import Path
 
 from verifolio.errors import InputError
 
-from .search import Status
+from .radius_search import SearchStatus
 
 COLUMNS = (
     *("network", "split", "image_id", "label", "predicted", "lower", "upper", "gap", "status"),
@@ -39,7 +39,7 @@ class Row:
     predicted: int
     lower: float | None
     upper: float | None
-    status: Status
+    status: SearchStatus
     seconds: float = 0.0
     queries: int = 0
     cancelled: int = 0
@@ -56,7 +56,7 @@ class Row:
     @property
     def measured(self) -> bool:
         """Whether the row has a bracket at all."""
-        return self.status in (Status.CLOSED, Status.OPEN) and self.lower is not None
+        return self.status in (SearchStatus.CLOSED, SearchStatus.OPEN) and self.lower is not None
 
     @property
     def unsolved(self) -> bool:
@@ -150,7 +150,7 @@ def _ours(record: dict[str, str]) -> Row:
         int(record["predicted"]),
         _value(record["lower"]),
         _value(record["upper"]),
-        Status(record["status"]),
+        SearchStatus(record["status"]),
         float(record["seconds"]),
         int(record["queries"]),
         int(record["cancelled"]),
@@ -163,7 +163,7 @@ def _verona(record: dict[str, str]) -> Row:
     label = int(float(record["original_label"]))
     lower, upper = _value(record["epsilon_value"]), _value(record["smallest_sat_value"])
     seconds = _value(record["total_time"]) or 0.0
-    status = Status.OPEN if upper is None else Status.CLOSED
+    status = SearchStatus.OPEN if upper is None else SearchStatus.CLOSED
     place = (record["network_path"], record["split"], int(float(record["image_id"])))
     return Row(*place, label, label, lower, upper, status, seconds)
 

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from verifolio.plugin.estimator import Estimator
     from verifolio.plugin.property import Property
     from verifolio.plugin.registry import Registry
+    from verifolio.plugin.verifier import Verifier
 
 
 @hookimpl
@@ -19,6 +20,13 @@ def register_properties(registry: Registry[Property]) -> None:
     from .joint import SimultaneousMisclassification
 
     registry.add(SimultaneousMisclassification)
+
+
+@hookimpl
+def register_verifiers(registry: Registry[Verifier]) -> None:
+    from .gradient import JointGradient
+
+    registry.add(JointGradient)
 
 
 @hookimpl

@@ -2,36 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from functools import partial
 
 import numpy as np
-from numpy.typing import NDArray
 
-from verifolio.attack import AttackSettings, attack_many
-from verifolio.model.answer import Verdict, Witness
-from verifolio.model.problem import Problem
-from verifolio.model.query import Query
+from verifolio.model.answer import Answer, Verdict, Witness
+from verifolio.model.batch import Atom, Batch
 from verifolio.onnx_import.network import Network
-from verifolio.plugin.estimator import Progress, silent
-from verifolio.plugin.manager import current_plugins
+from verifolio.plugin.estimator import OracleLike, Progress, silent
 from verifolio.plugin.property import Reference
-from verifolio.run.budget import Budget
-from verifolio.solve.oracle import Oracle
-from verifolio.trust.audit import SHARE, refuting_candidates
-from verifolio.trust.conflict import BOUNDER, meet_proof
-from verifolio.trust.referee import judge_counterexample, replay
 
-from .joint import average_query
-from .ledger import Fact, Ledger, set_key
-from .replay import Spot
+from .joint import average_condition, average_query
+from .ledger import EnsembleLedger, Fact, set_key
 from .scores import Interval
+from .spot import Float32, Spot
 
-Array = NDArray[np.float64]
-SETTINGS = AttackSettings(rounds=2, restarts=8, steps=20, samples=0, diversify_steps=2)
 ATTACK_SECONDS = 0.5  # per point, at most
 
 
@@ -52,9 +39,9 @@ class RobustAccuracy:
 def robust_accuracies(
     networks: Sequence[Network],
     references: Sequence[Sequence[Reference]],
-    oracle: Oracle,
-    ledger: Ledger,
-    stop: Callable[[], bool],
+    oracle: OracleLike,
+    ledger: EnsembleLedger,
+    left: Callable[[], float],
     progress: Progress = silent,
 ) -> tuple[RobustAccuracy, ...]:
     """For every radius, ascending, given its references: the same points each time, wrong ones are broken.
@@ -62,7 +49,7 @@ def robust_accuracies(
     Attacks on all points together, bounds, then the oracle. An input that turns the ensemble serves all larger
     radii, a proof all smaller ones.
     """
-    work = _Work(networks, references, oracle, ledger, stop)
+    work = _Work(networks, references, oracle, ledger, left)
     work.recall()
     work.clean()
     work.attack()
@@ -78,19 +65,21 @@ class _Work:
         self,
         networks: Sequence[Network],
         references: Sequence[Sequence[Reference]],
-        oracle: Oracle,
-        ledger: Ledger,
-        stop: Callable[[], bool],
+        oracle: OracleLike,
+        ledger: EnsembleLedger,
+        left: Callable[[], float],
     ) -> None:
-        self.oracle, self.ledger, self.stop = oracle, ledger, stop
+        self.networks, self.oracle, self.ledger, self.left = tuple(networks), oracle, ledger, left
         self.key = "average+" + set_key(n.sha256 for n in networks)
         self.points, self.radii = len(references[0]), len(references)
-        every = [r for row in references for r in row]
-        self.spots = [Spot(r).sha256 for r in every]
-        self.queries: list[Query] = [average_query(networks, r) for r in every]
-        self.centres = [r.x for r in every]
-        self.verdicts: list[Verdict | None] = [None] * len(every)
+        self.references = [r for row in references for r in row]
+        self.spots = [Spot(r) for r in self.references]
+        self.verdicts: list[Verdict | None] = [None] * len(self.spots)
         self.asked_in_vain = set[int]()
+        self.attacked = False  # whether anybody attacks batches
+
+    def stop(self) -> bool:
+        return self.left() <= 0
 
     def count(self, radius: int) -> RobustAccuracy:
         part = self.verdicts[radius * self.points : (radius + 1) * self.points]
@@ -104,14 +93,21 @@ class _Work:
             every = range(radius * self.points, (radius + 1) * self.points)
         return [k for k in every if self.verdicts[k] is None and k not in self.asked_in_vain]
 
-    def problem(self, k: int) -> Problem:
-        return self.queries[k].problems[0]
+    def batch(self, todo: Sequence[int]) -> Batch:
+        """These questions in the oracle's compact form."""
+        labelled = {self.references[k].label: self.references[k] for k in todo}
+        labels = list(labelled)
+        conditions = tuple(average_condition(self.networks, r) for r in labelled.values())
+        every = tuple(range(len(self.networks)))
+        atoms = [Atom(every, i, labels.index(self.references[k].label)) for i, k in enumerate(todo)]
+        domains = tuple(self.spots[k].domain for k in todo)
+        return Batch(self.networks, domains, conditions, tuple(atoms), tuple((i,) for i in range(len(todo))))
 
     def settle(self, k: int, verdict: Verdict, source: str, witness: Witness | None = None) -> None:
         """Keep an answer, here for all radii that it serves, in the ledger for its own."""
         x = None if witness is None else witness.x
-        timeout = 0.0 if verdict.decided else self.oracle.settings.timeout
-        self.ledger.add([Fact(self.key, self.spots[k], verdict, source, x, timeout)])
+        timeout = 0.0 if verdict.decided else self.oracle.timeout
+        self.ledger.add([Fact(self.key, self.spots[k].sha256, verdict, source, x, timeout)])
         if verdict.decided:
             self.spread(k, verdict)
         else:
@@ -124,60 +120,52 @@ class _Work:
             self.verdicts[i] = self.verdicts[i] or verdict
 
     def recall(self) -> None:
+        known: dict[int, tuple[Float32, str]] = {}
         for k, spot in enumerate(self.spots):
-            fact = self.ledger.get(self.key, spot, self.oracle.settings.timeout)
+            fact = self.ledger.get(self.key, spot.sha256, self.oracle.timeout)
             if fact is not None and fact.verdict is Verdict.SAT:
                 if fact.x is not None:  # replayed: it may be of an earlier version
-                    self._try(k, fact.x.astype(np.float64), fact.source)
+                    known[k] = fact.x, fact.source
             elif fact is not None and fact.verdict is Verdict.UNSAT:
                 self.spread(k, fact.verdict)
             elif fact is not None:
                 self.asked_in_vain.add(k)
+        self._replay(known)
 
     def clean(self) -> None:
         """The points themselves."""
-        for k in self.open(0):
-            self._try(k, self.centres[k], "clean")
+        self._replay({k: (self.references[k].x.astype(np.float32), "clean") for k in self.open(0)})
+
+    def _replay(self, points: Mapping[int, tuple[Float32, str]]) -> None:
+        if not points:
+            return
+        inputs = [(i, x) for i, (x, _) in enumerate(points.values())]
+        seen = self.oracle.replay(self.batch(list(points)), inputs)
+        for (k, (_, source)), found in zip(points.items(), seen, strict=True):
+            for witness in found.witnesses.values():
+                self.settle(k, Verdict.SAT, source, witness)
 
     def attack(self) -> None:
-        """Descents in shared batches, from the smallest radius on."""
+        """Attacks on all points of a radius together, from the smallest radius on."""
         for e in range(self.radii):
             todo = self.open(e)
-            if not todo or self.stop():
-                continue
-            budget = Budget(ATTACK_SECONDS * len(todo), stop=self.stop)
-            problems = [self.problem(k) for k in todo]
-            attack_many(problems, partial(self._offer, todo), budget, SETTINGS)
-
-    def _offer(self, todo: Sequence[int], i: int, x: Array) -> bool:
-        return self._try(todo[i], x, "search")
-
-    def _try(self, k: int, x: Array, source: str) -> bool:
-        found = replay(self.queries[k], x)
-        if isinstance(found, Witness):
-            self.settle(k, Verdict.SAT, source, found)
-            return True
-        return False
+            if todo and not self.stop():
+                seconds = min(self.left(), ATTACK_SECONDS * len(todo))
+                answers = self.oracle.attack(self.batch(todo), seconds)
+                self.attacked = self.attacked or any(a.verifier for a in answers)
+                self._decided(todo, answers)
 
     def bound(self) -> None:
         """Bounds in batches, from the largest radius on."""
         for e in range(self.radii - 1, -1, -1):
             todo = self.open(e)
-            if not todo or self.stop():
-                continue
-            bounder = current_plugins().all_bounders().best(self.problem(todo[0]), at_most=10)
-            if bounder is None:
-                return
-            began = time.monotonic()
-            problems = {k: self.problem(k) for k in todo}
-            bounds = zip(problems.items(), bounder.bound(list(problems.values())), strict=True)
-            done = [k for (k, p), b in bounds if b.least_margin(p) > 0]
-            wrong = refuting_candidates([problems[k] for k in done], SHARE * (time.monotonic() - began))
-            for i, k in enumerate(done):
-                if i not in wrong:
-                    self.settle(k, Verdict.UNSAT, "bounds")
-                elif isinstance(found := judge_counterexample(self.queries[k], wrong[i]), Witness):
-                    meet_proof(self.queries[k], found, f"{BOUNDER}{bounder.name}")
+            if todo and not self.stop():
+                self._decided(todo, self.oracle.bound(self.batch(todo), self.left()))
+
+    def _decided(self, todo: Sequence[int], answers: Sequence[Answer]) -> None:
+        for k, answer in zip(todo, answers, strict=True):
+            if answer.verdict.decided:
+                self.settle(k, answer.verdict, answer.verifier, answer.witness)
 
     def verify(self, progress: Progress) -> None:
         """The oracle decides the rest: again and again the middle one of a point's open radii."""
@@ -193,7 +181,8 @@ class _Work:
 
     def _ask(self, todo: Sequence[int]) -> bool:
         """Says whether every question has an answer, be it that there is none."""
-        for index, answer in self.oracle.ask_many([self.queries[k] for k in todo], attacked=True):
+        queries = [average_query(self.networks, self.references[k]) for k in todo]
+        for index, answer in self.oracle.ask_many(queries, attacked=self.attacked):
             if answer.verdict is Verdict.CANCELLED:
                 return False
             self.settle(todo[index], answer.verdict, answer.verifier, answer.witness)

@@ -9,24 +9,18 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
-
-import numpy as np
+from typing import Any, ClassVar
 
 from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network
-from verifolio.plugin.estimator import Estimator, Progress, silent
+from verifolio.plugin.estimator import Estimator, OracleLike, Progress, silent
 from verifolio.plugin.property import Reference
 
-from .falsify import Plan
 from .joint import JointOptions
 from .lattice import members
-from .ledger import Ledger
-from .replay import Float32, Spot
+from .ledger import EnsembleLedger
+from .spot import Float32, Spot
 from .survey import Survey
-
-if TYPE_CHECKING:
-    from verifolio.solve.oracle import Oracle
 
 
 class Method(StrEnum):
@@ -41,7 +35,7 @@ class Method(StrEnum):
     DETERMINISTIC = "deterministic"
 
 
-class Outcome(StrEnum):
+class GameVerdict(StrEnum):
     """Robust: every randomized attack stays below alpha. Not robust: one reaches it."""
 
     ROBUST = "robust"
@@ -55,8 +49,8 @@ class AttackOptions:
 
     method: see `Method`. attacks: number of deterministic attacks of the big programs (0: one per network).
     exact: go on after the verdict until the value is known. seconds: for everything; the oracle's timeout
-    is per query. joint, plan: how queries are written, how hard gradient attacks try. keep: a folder for
-    VNN-LIB files. store: a file that remembers every answer.
+    is per query. joint: how queries are written. keep: a folder for VNN-LIB files. store: a file that remembers
+    every answer.
     """
 
     method: Method = Method.DECOMPOSITION
@@ -64,7 +58,6 @@ class AttackOptions:
     exact: bool = False
     seconds: float = math.inf
     joint: JointOptions = field(default_factory=JointOptions)
-    plan: Plan = field(default_factory=Plan)
     keep: str = ""
     store: str = ""
 
@@ -101,7 +94,7 @@ class AttackResult:
     """
 
     method: Method
-    verdict: Outcome
+    verdict: GameVerdict
     value_lower: Fraction
     value_upper: Fraction
     attacks: tuple[DeterministicAttack, ...]
@@ -122,13 +115,13 @@ def realised_value(attacks: Sequence[DeterministicAttack], networks: int) -> Fra
     return min(totals) / points
 
 
-def judge_value(lower: Fraction, upper: Fraction, alpha: Fraction | None) -> Outcome:
+def judge_value(lower: Fraction, upper: Fraction, alpha: Fraction | None) -> GameVerdict:
     """The verdict from exact bounds; reaching alpha exactly is enough for an attack."""
     if alpha is None:
-        return Outcome.UNKNOWN
+        return GameVerdict.UNKNOWN
     if lower >= alpha:
-        return Outcome.NOT_ROBUST
-    return Outcome.ROBUST if upper < alpha else Outcome.UNKNOWN
+        return GameVerdict.NOT_ROBUST
+    return GameVerdict.ROBUST if upper < alpha else GameVerdict.UNKNOWN
 
 
 class EnsembleAttack(Estimator):
@@ -139,20 +132,19 @@ class EnsembleAttack(Estimator):
     Request: ClassVar[type] = AttackRequest
     options: AttackOptions
 
-    def run(self, request: AttackRequest, oracle: Oracle, progress: Progress = silent) -> AttackResult:
+    def run(self, request: AttackRequest, oracle: OracleLike, progress: Progress = silent) -> AttackResult:
         started = time.monotonic()
         deadline = started + self.options.seconds
-        ledger = Ledger(self.options.store or None)
+        ledger = EnsembleLedger(self.options.store or None)
         try:
             survey = Survey(
                 request.networks,
                 [Spot(r) for r in request.references],
                 oracle,
                 ledger,
-                self.options.plan,
                 self.options.joint,
                 Path(self.options.keep) if self.options.keep else None,
-                lambda: time.monotonic() > deadline,
+                lambda: deadline - time.monotonic(),
             )
             result = self._run(survey, request, deadline, progress)
         finally:
@@ -194,13 +186,7 @@ class EnsembleAttack(Estimator):
         return solve_milp(survey, request.alpha, count, seconds, method)
 
 
-def clean_point(spot: Spot) -> Float32:
-    return np.asarray(spot.reference.x, np.float32)
-
-
 def zero_attack(survey: Survey) -> DeterministicAttack:
     """The attack that changes nothing."""
-    points = tuple(clean_point(s) for s in survey.spots)
-    labels = [s.reference.label for s in survey.spots]
-    patterns = tuple(survey.referee.pattern(x, y) for x, y in zip(points, labels, strict=True))
-    return DeterministicAttack(Fraction(1), points, patterns)
+    clean = [survey.clean(j) for j in range(len(survey.spots))]
+    return DeterministicAttack(Fraction(1), tuple(x for _, x in clean), tuple(p for p, _ in clean))

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from .falsify import Method
-from .lattice import Status
+from .lattice import SetStatus
 from .scores import MutualErrors
 
 if TYPE_CHECKING:
     from verifolio.plugin.estimator import Progress
 
-    from .survey import Question, Survey
+    from .survey import SetQuestion, Survey
 
 
 class Balls:
@@ -40,16 +39,16 @@ class Balls:
         for masks, what in ((self.singles, "networks"), (self.pairs, "pairs"), (self.groups, "larger sets")):
             if masks:
                 progress(0, 0, f"attacks on {what}")
-                self.attack(masks, "search")
+                self.attack(masks)
                 self.verify(masks, progress)
 
-    def try_attack(self, method: Method) -> None:
-        """Gradient attacks alone, but not where the bounds of a network say that there is nothing to find."""
+    def try_attack(self) -> None:
+        """The portfolio's attack alone, but not where the bounds of a network say that there is nothing to find."""
         self.prove(self.singles)
         for e in range(self.radii):
-            self.survey.attack(self.questions(e, [*self.pairs, *self.groups]), method)
+            self.survey.attack(self.questions(e, [*self.pairs, *self.groups]))
 
-    def questions(self, radius: int, masks: Sequence[int]) -> list[Question]:
+    def questions(self, radius: int, masks: Sequence[int]) -> list[SetQuestion]:
         first = radius * self.points
         return [(j, mask) for j in range(first, first + self.points) for mask in masks]
 
@@ -64,10 +63,10 @@ class Balls:
                 for mask in lattices[e * m + p].safe:
                     lattices[(e - 1) * m + p].add_proof(mask)
 
-    def attack(self, masks: Sequence[int], method: Method) -> None:
+    def attack(self, masks: Sequence[int]) -> None:
         """From the smallest radius on, so that what is found serves the larger ones."""
         for e in range(self.radii):
-            self.survey.attack(self.questions(e, masks), method)
+            self.survey.attack(self.questions(e, masks))
             self.spread()
 
     def prove(self, masks: Sequence[int]) -> None:
@@ -89,9 +88,9 @@ class Balls:
             if left == before:
                 return
 
-    def open(self, masks: Sequence[int]) -> dict[Question, list[int]]:
+    def open(self, masks: Sequence[int]) -> dict[SetQuestion, list[int]]:
         """For every point and set the balls in which it is open, if there are any, in ascending order."""
-        found: dict[Question, list[int]] = {}
+        found: dict[SetQuestion, list[int]] = {}
         for e in range(self.radii):
             for j, mask in self.survey.open(self.questions(e, masks)):
                 found.setdefault((j % self.points, mask), []).append(j)
@@ -108,5 +107,5 @@ class Balls:
     def _count(self, radius: int, mask: int) -> tuple[int, int]:
         """Balls in which the set errs at one point, and open ones."""
         states = [self.survey.status(j, mask) for j, _ in self.questions(radius, [mask])]
-        left = sum(state in (Status.OPEN, Status.UNKNOWN) for state in states)
-        return states.count(Status.SAT), left
+        left = sum(state in (SetStatus.OPEN, SetStatus.UNKNOWN) for state in states)
+        return states.count(SetStatus.SAT), left

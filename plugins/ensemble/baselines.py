@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from fractions import Fraction
 
-import numpy as np
-
-from .attack import AttackResult, DeterministicAttack, Method, clean_point, judge_value, realised_value
-from .lattice import Status
+from .attack import AttackResult, DeterministicAttack, Method, judge_value, realised_value
+from .lattice import SetStatus
 from .survey import Survey
 
 
@@ -35,19 +33,17 @@ def single_attack(survey: Survey, network: int) -> DeterministicAttack:
     """The best attack on one network; where it cannot be fooled, the point itself."""
     mask = 1 << network
     questions = [(j, mask) for j in range(len(survey.spots))]
-    for j, spot in enumerate(survey.spots):
-        survey.learn(j, np.asarray(spot.reference.x, np.float32), "clean")
+    survey.look()
     survey.decide(questions)
     points, patterns = [], []
-    for j, spot in enumerate(survey.spots):
+    for j in range(len(survey.spots)):
         lattice = survey.lattices[j]
-        if lattice.status(mask) is Status.SAT:
+        if lattice.status(mask) is SetStatus.SAT:
             # of all known points that fool it, the one that fools the fewest others: nobody looked at them
             pattern = min((p for p in lattice.fooled if p & mask), key=lambda p: p.bit_count())
             x = lattice.fooled[pattern]
         else:
-            x = clean_point(spot)
-            pattern = survey.referee.pattern(x, spot.reference.label)
+            pattern, x = survey.clean(j)
         points.append(x)
         patterns.append(pattern)
     return DeterministicAttack(Fraction(1), tuple(points), tuple(patterns))

@@ -28,7 +28,7 @@ from verifolio.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from verifolio.portfolio.tree import Portfolio
+    from verifolio.portfolio.tree import Member, Portfolio
     from verifolio.solve.oracle import Oracle
 
 app = typer.Typer(help="Attack ensembles of networks, and select diverse members.", no_args_is_help=True)
@@ -70,7 +70,7 @@ class Norm(StrEnum):
     LINF = "linf"
 
 
-class Form(StrEnum):
+class JointFormOption(StrEnum):
     """How joint queries are written."""
 
     AUTO = "auto"
@@ -100,7 +100,9 @@ def attack(
     ] = 0,
     method: Annotated[AttackMethod, typer.Option(help="How to search.")] = AttackMethod.DECOMPOSITION,
     exact: Annotated[bool, typer.Option("--exact", help="Go on until the value is known.")] = False,
-    form: Annotated[Form, typer.Option(help="How joint queries are written.")] = Form.AUTO,
+    form: Annotated[
+        JointFormOption, typer.Option(help="How joint queries are written.")
+    ] = JointFormOption.AUTO,
     timeout: Timeout = 60.0,
     time: Time = 0.0,
     store: StoreFile = "",
@@ -226,13 +228,18 @@ class Limits:
         return self.budget or float("inf")
 
     @contextmanager
-    def oracle(self, norm: float = math.inf) -> Iterator[Oracle]:
-        """The oracle, with a portfolio of ours for balls of this norm unless one was named."""
-        import torch
+    def oracle(self, norm: float = math.inf, method: str = "verify") -> Iterator[Oracle]:
+        """The oracle, with a portfolio of ours for balls of this norm unless one was named.
+
+        A `method` that is an attack of its own takes the place of the portfolio's.
+        """
+        from dataclasses import replace
 
         from verifolio.cli.common import open_oracle
+        from verifolio.errors import InputError
 
-        torch.set_num_threads(self.cores)  # batches of small networks: more threads only wait for each other
+        if method != "verify" and self.verifier:
+            raise InputError("--verifier", f"none, because --method {method} names the attack", self.verifier)
         with open_oracle(
             self.verifier,
             self.portfolio,
@@ -244,8 +251,9 @@ class Limits:
             executor=self.executor,
             workers=self.workers,
         ) as oracle:
-            if not (self.verifier or self.portfolio):
-                oracle.portfolio = after_attacks(norm)
+            portfolio = oracle.portfolio or after_attacks(norm)
+            named = portfolio if method == "verify" else replace(portfolio, attack=gradient(method))
+            oracle.portfolio = named
             yield oracle
 
 
@@ -260,4 +268,14 @@ def after_attacks(norm: float = math.inf) -> Portfolio:
     quick = Member(Choice("pgd", {"rounds": 2}), seconds=0.2, share=0.1, optional=True)
     rows = (Member(Choice("milp"), seconds=5.0, share=0.3, optional=True),) if norm == 1 else ()
     deep = Member(Choice("crown"), share=0.6 if norm != 1 else 0.3, optional=True)
-    return Portfolio(Series((quick, *rows, deep, Member(Choice("milp"), optional=True))), "ensemble")
+    stages = Series((quick, *rows, deep, Member(Choice("milp"), optional=True)))
+    bounder = Member(Choice("crown"), optional=True)
+    return Portfolio(stages, "ensemble", attack=gradient(), bounder=bounder)
+
+
+def gradient(method: str = "search", **options: int) -> Member:
+    """The attack on sets of networks."""
+    from verifolio.plugin.choice import Choice
+    from verifolio.portfolio.tree import Member
+
+    return Member(Choice("joint-gradient", {"method": method, **options}), optional=True)

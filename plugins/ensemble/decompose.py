@@ -7,10 +7,10 @@ from fractions import Fraction
 
 from verifolio.plugin.estimator import Progress
 
-from .attack import AttackResult, DeterministicAttack, Method, Outcome, judge_value
+from .attack import AttackResult, DeterministicAttack, GameVerdict, Method, judge_value
 from .game import Game, Shares, lay_out, solve
-from .lattice import Status, bits, members
-from .survey import Question, Survey
+from .lattice import SetStatus, bits, members
+from .survey import SetQuestion, Survey
 
 ROUND = 16  # questions for the oracle between two looks at the game
 FEW = 50  # so many subsets in all: they are attacked together with the sets themselves
@@ -31,7 +31,7 @@ def decompose(survey: Survey, alpha: Fraction | None, exact: bool, progress: Pro
         high = solve([x.upper_family() for x in survey.lattices], count)
         verdict = judge_value(low.lower, high.upper, alpha)
         progress(0, 0, f"value in [{float(low.lower):.4g}, {float(high.upper):.4g}]")
-        settled = low.lower == high.upper or (verdict is not Outcome.UNKNOWN and not exact)
+        settled = low.lower == high.upper or (verdict is not GameVerdict.UNKNOWN and not exact)
         if settled or survey.stop():
             break
         vain = any(x.unknown for x in survey.lattices)
@@ -58,21 +58,21 @@ def _bound_networks(survey: Survey) -> None:
     errors = [sum(survey.clean(j)[0] >> c & 1 for j in places) for c in range(len(survey.networks))]
     for c in sorted(range(len(errors)), key=lambda c: errors[c]):
         survey.bound([(j, 1 << c) for j in places])
-        if all(survey.status(j, 1 << c) is Status.UNSAT for j in places):
+        if all(survey.status(j, 1 << c) is SetStatus.UNSAT for j in places):
             return
 
 
-def _support(survey: Survey, game: Game) -> list[Question]:
+def _support(survey: Survey, game: Game) -> list[SetQuestion]:
     """The open sets that a solution plays."""
     return [
         (j, mask)
         for j, share in enumerate(game.shares)
         for mask in share
-        if survey.status(j, mask) is Status.OPEN
+        if survey.status(j, mask) is SetStatus.OPEN
     ]
 
 
-def _advance(survey: Survey, questions: Sequence[Question]) -> None:
+def _advance(survey: Survey, questions: Sequence[SetQuestion]) -> None:
     """Attacks and bounds for all of them; then the oracle, each about the smallest set that may be safe."""
     parts = sorted({(j, part) for j, mask in questions for part in _parts(mask)})
     if len(parts) <= FEW:
@@ -87,7 +87,7 @@ def _advance(survey: Survey, questions: Sequence[Question]) -> None:
     survey.verify(ordered[:ROUND])
 
 
-def _below(question: Question, above: Sequence[Question]) -> bool:
+def _below(question: SetQuestion, above: Sequence[SetQuestion]) -> bool:
     j, part = question
     return any(j == i and part & ~mask == 0 for i, mask in above)
 
@@ -110,14 +110,14 @@ def _smallest_open(survey: Survey, spot: int, mask: int, ranks: Sequence[int]) -
     Of several the one whose networks rank first, at every point alike: one network that is safe everywhere is
     enough of a proof.
     """
-    parts = [p for p in [*_parts(mask), mask] if survey.status(spot, p) is Status.OPEN]
+    parts = [p for p in [*_parts(mask), mask] if survey.status(spot, p) is SetStatus.OPEN]
     return min(parts, key=lambda p: (p.bit_count(), sum(ranks[c] for c in members(p)), p))
 
 
 def _ranks(survey: Survey) -> list[int]:
     """The places of the networks: those first that are fooled least, then those whose bounds fall short the least."""
     places, count = range(len(survey.spots)), len(survey.networks)
-    fooled = [sum(survey.status(j, 1 << c) is Status.SAT for j in places) for c in range(count)]
+    fooled = [sum(survey.status(j, 1 << c) is SetStatus.SAT for j in places) for c in range(count)]
     short = [sum(-min(survey.gaps.get((j, 1 << c), 0.0), 0.0) for j in places) for c in range(count)]
     order = sorted(range(count), key=lambda c: (fooled[c], short[c]))
     return [order.index(c) for c in range(count)]
@@ -136,8 +136,8 @@ def realise(survey: Survey, shares: Sequence[Shares]) -> tuple[DeterministicAtta
     return tuple(found)
 
 
-def _reason(survey: Survey, low: Game, high: Game, verdict: Outcome) -> str:
-    if low.lower == high.upper or verdict is not Outcome.UNKNOWN:
+def _reason(survey: Survey, low: Game, high: Game, verdict: GameVerdict) -> str:
+    if low.lower == high.upper or verdict is not GameVerdict.UNKNOWN:
         return ""
     if survey.stop():
         return "out of time"

@@ -18,7 +18,7 @@ from verifolio.vnnlib import Rows, box_case, make_rows, specification_from_cases
 if TYPE_CHECKING:
     from torch import Tensor
 
-Form = Literal["auto", "dnf", "margin"]
+JointForm = Literal["auto", "dnf", "margin"]
 Gap = tuple[int, int | None]  # columns (right label, wrong label): right - wrong <= 0; None: -margin <= 0
 
 
@@ -33,7 +33,7 @@ class JointOptions:
     `loss` read so many blocks of outputs, `measure` takes the networks in such groups.
     """
 
-    form: Form = "auto"
+    form: JointForm = "auto"
     limit: int = 1000
     folder: str = ""
     members: int = 2
@@ -135,7 +135,13 @@ def joint_query(
 
 
 def average_query(networks: Sequence[Network], reference: Reference) -> Query:
-    """Is there an input that the averaged outputs give a wrong label? Averages compare as sums do."""
+    """Is there an input that the averaged outputs give a wrong label?"""
+    name = "averaged-misclassification"
+    return joint_query(networks, reference, average_condition(networks, reference), name)
+
+
+def average_condition(networks: Sequence[Network], reference: Reference) -> tuple[Rows, ...]:
+    """One disjunct per wrong label. Averages compare as sums do."""
     sizes = class_counts(networks, reference)
     if len(set(sizes)) != 1:
         raise InputError("ensemble", "networks with one number of classes", str(sorted(set(sizes))))
@@ -145,4 +151,4 @@ def average_query(networks: Sequence[Network], reference: Reference) -> Query:
     for wrong in (w for w in range(sizes[0]) if w != label):
         terms = {f + label: 1.0 for f in firsts} | {f + wrong: -1.0 for f in firsts}
         disjuncts.append(make_rows([(terms, 0.0)]))
-    return joint_query(networks, reference, disjuncts, "averaged-misclassification")
+    return tuple(disjuncts)

@@ -20,7 +20,7 @@ MAX_NETWORKS = 14
 Float32 = NDArray[np.float32]
 
 
-class Status(Enum):
+class SetStatus(Enum):
     """What is known about one set."""
 
     SAT = "sat"
@@ -46,12 +46,12 @@ class Lattice:
     def everyone(self) -> int:
         return (1 << self.networks) - 1
 
-    def status(self, mask: int) -> Status:
+    def status(self, mask: int) -> SetStatus:
         if any(mask & ~known == 0 for known in self.fooled) or mask == 0:
-            return Status.SAT
+            return SetStatus.SAT
         if any(known & ~mask == 0 for known in self.safe):
-            return Status.UNSAT
-        return Status.UNKNOWN if mask in self.unknown else Status.OPEN
+            return SetStatus.UNSAT
+        return SetStatus.UNKNOWN if mask in self.unknown else SetStatus.OPEN
 
     def add_witness(self, pattern: int, x: Float32) -> bool:
         """An input that fools exactly `pattern`; says whether that is news. Drops proofs it contradicts."""
@@ -65,14 +65,14 @@ class Lattice:
 
     def add_proof(self, mask: int) -> None:
         """The set cannot be fooled together."""
-        if self.status(mask) is Status.SAT or any(known & ~mask == 0 for known in self.safe):
+        if self.status(mask) is SetStatus.SAT or any(known & ~mask == 0 for known in self.safe):
             return
         self.safe = {s for s in self.safe if mask & ~s} | {mask}
         self.unknown = {u for u in self.unknown if mask & ~u}
 
     def add_unknown(self, mask: int) -> None:
         """The set was asked about, without an answer."""
-        if self.status(mask) is Status.OPEN:
+        if self.status(mask) is SetStatus.OPEN:
             self.unknown.add(mask)
 
     def lower_family(self) -> frozenset[int]:

@@ -50,7 +50,7 @@ def set_key(hashes: Iterable[str]) -> str:
     return "+".join(sorted(hashes))
 
 
-class Ledger(Tables):
+class EnsembleLedger(Tables):
     """The facts of one file (or of memory only, without a path); one writer.
 
     Proofs of an earlier soundness revision are left out. Witnesses are not: whoever takes one over replays it.

@@ -21,20 +21,20 @@ from verifolio.encode.condition import row_expression
 from verifolio.encode.model import Model, ModelBuilder, diagonal
 from verifolio.encode.rows import encode
 from verifolio.errors import InputError
-from verifolio.model.problem import Problem
-from verifolio.plugin.manager import current_plugins
+from verifolio.model.joint import shared_product
 from verifolio.run.budget import Budget
 from verifolio.vnnlib import make_rows
 
 from .attack import (
     AttackResult,
     DeterministicAttack,
+    GameVerdict,
     Method,
-    Outcome,
     realised_value,
     zero_attack,
 )
 from .highs import Ending, Solution, minimise
+from .joint import joint_query
 from .survey import Survey
 
 Array = NDArray[np.float64]
@@ -61,18 +61,17 @@ class Part:
 
 
 def make_part(survey: Survey, spot: int) -> Part:
-    """Big-M rows of the product network on the ball of one point, with the tightest installed bounds."""
+    """Big-M rows of the product network on the ball of one point, with the tightest bounds there are."""
     place = survey.spots[spot]
-    graph = survey.prover.graph((1 << len(survey.networks)) - 1)
+    graph = shared_product(tuple(n.graph for n in survey.networks))
     start, label = graph.input_size, place.reference.label
     groups, first = [], start
     for network in survey.networks:
         wrong = [w for w in range(network.output_size) if w != label]
         groups.append(make_rows([({first + label: 1.0, first + w: -1.0}, 0.0) for w in wrong]))
         first += network.output_size
-    problem = Problem(graph, place.domain, tuple(groups))
-    bounder = current_plugins().all_bounders().best(problem)
-    known = None if bounder is None else bounder.bound([problem])[0]
+    query = joint_query(survey.networks, place.reference, groups, "game")
+    known = survey.oracle.neuron_bounds(query, survey.left())
     encoding = encode(graph, place.domain, known)
     parts = [row_expression(encoding, rows) for rows in groups]
     return Part(
@@ -232,24 +231,33 @@ def _found(
 ) -> AttackResult:
     """Replay every point; the probabilities are the solver's, as fractions that add up."""
     chances = probabilities([float(v) for v in solved[program.probability]])
-    found = []
-    for i, chance in enumerate(chances):
-        points, patterns = [], []
-        for j, spot in enumerate(survey.spots):
-            seen = survey.referee.seen(spot, solved[program.inputs[i, j]])
-            pattern, x = (0, spot.reference.x.astype(np.float32)) if seen is None else seen
-            points.append(x)
-            patterns.append(pattern)
-        if chance > 0:
-            found.append(DeterministicAttack(chance, tuple(points), tuple(patterns)))
+    places = range(len(survey.spots))
+    moved = [[solved[program.inputs[i, j]] for j in places] for i in range(len(chances))]
+    found = replayed(survey, chances, moved)
     count = len(survey.networks)
     value = realised_value(found, count)
-    verdict = Outcome.NOT_ROBUST if alpha is not None and value >= alpha else Outcome.UNKNOWN
+    verdict = GameVerdict.NOT_ROBUST if alpha is not None and value >= alpha else GameVerdict.UNKNOWN
     reason = ""
-    if verdict is Outcome.UNKNOWN and alpha is not None:
+    if verdict is GameVerdict.UNKNOWN and alpha is not None:
         reason = "the attack that was found does not replay to alpha"
     weights = tuple(Fraction(1, count) for _ in range(count))
     return AttackResult(method, verdict, value, Fraction(1), tuple(found), weights, reason, 0.0, stats)
+
+
+def replayed(
+    survey: Survey, chances: Sequence[Fraction], moved: Sequence[Sequence[Array]]
+) -> list[DeterministicAttack]:
+    """The attacks of a program that have a chance, each with what its points fool when they are replayed."""
+    kept = [(chance, points) for chance, points in zip(chances, moved, strict=True) if chance > 0]
+    flat = [(j, x.astype(np.float32)) for _, points in kept for j, x in enumerate(points)]
+    seen = iter(survey.see(flat))
+    found = []
+    for chance, points in kept:
+        pairs = [
+            next(seen) or (0, survey.spots[j].reference.x.astype(np.float32)) for j in range(len(points))
+        ]
+        found.append(DeterministicAttack(chance, tuple(x for _, x in pairs), tuple(p for p, _ in pairs)))
+    return found
 
 
 def probabilities(values: Sequence[float]) -> list[Fraction]:
@@ -261,11 +269,11 @@ def probabilities(values: Sequence[float]) -> list[Fraction]:
 
 def no_attack(survey: Survey, method: Method, reason: str, stats: dict[str, Any]) -> AttackResult:
     """Undecided: nothing is known but what the points themselves fool."""
-    return without_attack(survey, method, Outcome.UNKNOWN, Fraction(1), reason, stats)
+    return without_attack(survey, method, GameVerdict.UNKNOWN, Fraction(1), reason, stats)
 
 
 def without_attack(
-    survey: Survey, method: Method, verdict: Outcome, upper: Fraction, reason: str, stats: dict[str, Any]
+    survey: Survey, method: Method, verdict: GameVerdict, upper: Fraction, reason: str, stats: dict[str, Any]
 ) -> AttackResult:
     count = len(survey.networks)
     idle = zero_attack(survey)

@@ -10,10 +10,11 @@ import numpy as np
 
 from verifolio.encode.exact_forms import ExactNetwork, Form, exact_network
 from verifolio.errors import InputError, UnknownPlugin
+from verifolio.model.joint import shared_product
 
-from .attack import AttackResult, DeterministicAttack, Method, Outcome, realised_value
-from .monolith import no_attack, without_attack
-from .replay import Spot
+from .attack import AttackResult, DeterministicAttack, GameVerdict, Method, realised_value
+from .monolith import Array, no_attack, replayed, without_attack
+from .spot import Spot
 from .survey import Survey
 
 
@@ -39,7 +40,7 @@ def solve_smt(survey: Survey, alpha: Fraction | None, attacks: int, seconds: flo
     count = len(survey.networks)
     value = realised_value(found, count)
     reached = value >= alpha
-    verdict = Outcome.NOT_ROBUST if reached else Outcome.UNKNOWN
+    verdict = GameVerdict.NOT_ROBUST if reached else GameVerdict.UNKNOWN
     reason = "" if reached else "an exact attack exists, but its float32 points do not replay to alpha"
     weights = tuple(Fraction(1, count) for _ in range(count))
     return AttackResult(Method.SMT, verdict, value, Fraction(1), tuple(found), weights, reason, 0.0, stats)
@@ -48,7 +49,7 @@ def solve_smt(survey: Survey, alpha: Fraction | None, attacks: int, seconds: flo
 def refuted(survey: Survey, alpha: Fraction, attacks: int, stats: dict[str, Any]) -> AttackResult:
     """No attack of this size reaches alpha: a proof if as many attacks as networks, or one for alpha = 1."""
     if attacks >= len(survey.networks) or alpha == 1:
-        return without_attack(survey, Method.SMT, Outcome.ROBUST, alpha, "in exact arithmetic", stats)
+        return without_attack(survey, Method.SMT, GameVerdict.ROBUST, alpha, "in exact arithmetic", stats)
     size = f"no randomized attack with {attacks} deterministic ones reaches alpha"
     return no_attack(survey, Method.SMT, f"{size}, but {len(survey.networks)} may be needed", stats)
 
@@ -59,7 +60,7 @@ class _Model:
     def __init__(self, survey: Survey, attacks: int, z3: Any) -> None:
         self.survey, self.z3, self.attacks = survey, z3, attacks
         self.solver = z3.SolverFor("QF_LRA")
-        self.graph = survey.prover.graph((1 << len(survey.networks)) - 1)
+        self.graph = shared_product(tuple(n.graph for n in survey.networks))
         self.probability = [z3.Real(f"p{i}") for i in range(attacks)]
         self.solver.add(z3.Sum(self.probability) == 1, *(p >= 0 for p in self.probability))
         self.points: dict[tuple[int, int], list[Any]] = {}
@@ -118,19 +119,13 @@ class _Model:
 
     def read(self) -> list[DeterministicAttack]:
         """The model's attacks, replayed."""
-        model, found = self.solver.model(), []
-        for i in range(self.attacks):
-            chance = self._value(model, self.probability[i])
-            points, patterns = [], []
-            for j, spot in enumerate(self.survey.spots):
-                x = np.array([float(self._value(model, v)) for v in self.points[i, j]])
-                seen = self.survey.referee.seen(spot, x)
-                pattern, point = (0, spot.reference.x.astype(np.float32)) if seen is None else seen
-                points.append(point)
-                patterns.append(pattern)
-            if chance > 0:
-                found.append(DeterministicAttack(chance, tuple(points), tuple(patterns)))
-        return found
+        model, places = self.solver.model(), range(len(self.survey.spots))
+        chances = [self._value(model, p) for p in self.probability]
+        moved = [[self._point(model, i, j) for j in places] for i in range(self.attacks)]
+        return replayed(self.survey, chances, moved)
+
+    def _point(self, model: Any, i: int, j: int) -> Array:
+        return np.array([float(self._value(model, v)) for v in self.points[i, j]])
 
     def _value(self, model: Any, variable: Any) -> Fraction:
         value = model.eval(variable, model_completion=True)

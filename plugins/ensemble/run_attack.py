@@ -13,12 +13,11 @@ from verifolio.data import check_shape, in_layout, load_data, parse_indices
 from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network
 
-from .attack import AttackOptions, AttackRequest, AttackResult, EnsembleAttack, Method, Outcome
-from .falsify import Plan
+from .attack import AttackOptions, AttackRequest, AttackResult, EnsembleAttack, GameVerdict, Method
 from .joint import JointOptions
 from .lattice import members
 from .picture_file import picture_path
-from .replay import make_references
+from .spot import make_references
 
 if TYPE_CHECKING:
     from .commands import Limits
@@ -60,7 +59,6 @@ def run_attack(call: AttackCall, limits: Limits, as_json: bool, picture: str) ->
         call.exact or alpha is None,
         limits.seconds,
         JointOptions(form=call.form),  # type: ignore[arg-type]
-        Plan(seed=limits.seed),
         limits.keep,
         limits.store,
     )
@@ -75,7 +73,7 @@ def run_attack(call: AttackCall, limits: Limits, as_json: bool, picture: str) ->
         from .pictures import draw_attack
 
         draw_attack(request, result, data.shape, target)
-    known = result.verdict is not Outcome.UNKNOWN
+    known = result.verdict is not GameVerdict.UNKNOWN
     if alpha is None:
         known = result.value_lower == result.value_upper
     return DONE if known else UNDECIDED

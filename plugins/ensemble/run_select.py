@@ -14,7 +14,6 @@ from verifolio.data import check_shape, in_layout, load_data
 from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network
 
-from .falsify import Plan
 from .lattice import members
 from .picture_file import picture_path
 from .scores import Interval, MutualErrors
@@ -51,18 +50,17 @@ def run_select(call: SelectCall, limits: Limits, as_json: bool, picture: str) ->
     target = picture_path(picture)
     request = make_request(call, limits.seed)
     options = SelectionOptions(
-        call.method,  # type: ignore[arg-type]
+        "verify" if call.method == "verify" else "attack",
         call.iterations,
         limits.seconds,
         call.certified,
         call.reverse,
         call.rank or None,
         call.together,
-        plan=Plan(seed=limits.seed),
         keep=limits.keep,
         store=limits.store,
     )
-    with limits.oracle() as oracle:
+    with limits.oracle(method=call.method) as oracle:
         result = EnsembleSelection(options).run(request, oracle, _tell)
     if as_json:
         say_json(describe(request, result))

@@ -7,35 +7,30 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
-
-import numpy as np
+from typing import Any, ClassVar, Literal
 
 from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.data_source import Dataset
-from verifolio.plugin.estimator import Estimator, Progress, silent
+from verifolio.plugin.estimator import Estimator, OracleLike, Progress, silent
 
 from .accuracy import RobustAccuracy, robust_accuracies
 from .balls import Balls
-from .falsify import Plan
 from .joint import JointOptions
-from .ledger import Ledger
-from .replay import Referee, Spot, make_references
+from .ledger import EnsembleLedger
 from .scores import Interval, MutualErrors, Swap, add_up, replace_members
+from .spot import Spot, make_references
 from .survey import Survey
 
-if TYPE_CHECKING:
-    from verifolio.solve.oracle import Oracle
-
-How = Literal["verify", "ga1", "ga2", "ga3"]
+LEAST_TOGETHER = 50  # points that are replayed in one job while agreement is looked for
+How = Literal["verify", "attack"]
 
 
 @dataclass(frozen=True)
 class SelectionOptions:
     """How to search.
 
-    method: `verify` proves or refutes every mutual error, the others only attack. iterations: replacements
+    method: `verify` proves or refutes every mutual error, `attack` only attacks. iterations: replacements
     at most. seconds: for the mutual errors and again for the accuracies. certified: replace only where
     intervals do not overlap. reverse: replace the best member by the worst candidate. rank: the epsilon
     whose balls count (None: all). together: how many networks must err at one point. keep: a folder for VNN-LIB
@@ -50,7 +45,6 @@ class SelectionOptions:
     rank: float | None = None
     together: int = 2
     joint: JointOptions = field(default_factory=JointOptions)
-    plan: Plan = field(default_factory=Plan)
     keep: str = ""
     store: str = ""
 
@@ -104,18 +98,19 @@ class SelectionResult:
 
 
 def agreement_points(
-    networks: Sequence[Network], data: Dataset, count: int, label: int | None = None
+    networks: Sequence[Network], data: Dataset, count: int, oracle: OracleLike, label: int | None = None
 ) -> tuple[int, ...]:
-    """The first points of the data that every network gives the right label."""
-    referee, found = Referee(networks), []
-    for i in range(len(data)):
-        y = int(data.labels[i])
-        if y < 0 or (label is not None and y != label):
-            continue
-        if referee.pattern(data.image(i).astype(np.float32), y) == 0:
-            found.append(i)
-        if len(found) == count:
+    """The first points of the data that every network gives the right label, strictly; replayed in batches."""
+    wanted = [i for i, y in enumerate(data.labels.tolist()) if y >= 0 and (label is None or y == label)]
+    found: list[int] = []
+    for start in range(0, len(wanted), max(count, LEAST_TOGETHER)):
+        part = wanted[start : start + max(count, LEAST_TOGETHER)]
+        spots = [Spot(r) for r in make_references(data, part, 0.0)]
+        survey = Survey(networks, spots, oracle)
+        found += [i for k, i in enumerate(part) if survey.clean(k)[0] == 0]
+        if len(found) >= count:
             break
+    found = found[:count]
     if not found:
         raise InputError(f"{data.name}:{data.split}", "points that all networks classify correctly", "none")
     return tuple(found)
@@ -129,17 +124,19 @@ class EnsembleSelection(Estimator):
     Request: ClassVar[type] = SelectionRequest
     options: SelectionOptions
 
-    def run(self, request: SelectionRequest, oracle: Oracle, progress: Progress = silent) -> SelectionResult:
+    def run(
+        self, request: SelectionRequest, oracle: OracleLike, progress: Progress = silent
+    ) -> SelectionResult:
         started = time.monotonic()
         self._check(request)
-        ledger = Ledger(self.options.store or None)
+        ledger = EnsembleLedger(self.options.store or None)
         try:
-            points = agreement_points(request.networks, request.data, request.points, request.label)
+            points = agreement_points(request.networks, request.data, request.points, oracle, request.label)
             balls = self._survey(request, points, oracle, ledger)
             if self.options.method == "verify":
                 balls.decide(progress)
             else:
-                balls.try_attack(self.options.method)
+                balls.try_attack()
             by_epsilon = tuple(balls.errors(e) for e in range(len(request.epsilons)))
             errors = self._ranking(request.epsilons, by_epsilon)
             options = self.options
@@ -170,7 +167,7 @@ class EnsembleSelection(Estimator):
         )
 
     def _survey(
-        self, request: SelectionRequest, points: Sequence[int], oracle: Oracle, ledger: Ledger
+        self, request: SelectionRequest, points: Sequence[int], oracle: OracleLike, ledger: EnsembleLedger
     ) -> Balls:
         spots = [
             Spot(r)
@@ -182,8 +179,7 @@ class EnsembleSelection(Estimator):
             request.networks,
             spots,
             oracle,
-            ledger if self.options.method == "verify" else Ledger(),
-            self.options.plan,
+            ledger if self.options.method == "verify" else EnsembleLedger(),
             self.options.joint,
             keep,
             _deadline(self.options.seconds),
@@ -207,8 +203,8 @@ class EnsembleSelection(Estimator):
         self,
         request: SelectionRequest,
         ensemble: Sequence[int],
-        oracle: Oracle,
-        ledger: Ledger,
+        oracle: OracleLike,
+        ledger: EnsembleLedger,
         progress: Progress,
     ) -> tuple[RobustAccuracy, ...]:
         if not request.test:
@@ -218,10 +214,11 @@ class EnsembleSelection(Estimator):
         references = [
             make_references(data, request.test, e, math.inf, request.clip) for e in request.epsilons
         ]
-        stop = _deadline(self.options.seconds)
-        return robust_accuracies(members, references, oracle, ledger, stop, progress)
+        left = _deadline(self.options.seconds)
+        return robust_accuracies(members, references, oracle, ledger, left, progress)
 
 
-def _deadline(seconds: float) -> Callable[[], bool]:
+def _deadline(seconds: float) -> Callable[[], float]:
+    """How many seconds are left from now on."""
     end = time.monotonic() + seconds
-    return lambda: time.monotonic() > end
+    return lambda: end - time.monotonic()

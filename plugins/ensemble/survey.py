@@ -1,9 +1,8 @@
-"""Where questions about sets of networks at points are decided: recalled, attacked, bounded, verified."""
+"""Questions about sets of networks at points, decided through the oracle: recalled, attacked, bounded, asked."""
 
 from __future__ import annotations
 
-import time
-from collections import defaultdict
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,23 +10,30 @@ from pathlib import Path
 import numpy as np
 
 from verifolio.errors import InputError, SoundnessAlarm
-from verifolio.model.answer import Answer, Flag, Verdict, Witness
+from verifolio.model.answer import Answer, Flag, Verdict
+from verifolio.model.batch import Atom, Batch, Sighting
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
-from verifolio.solve.oracle import Oracle
-from verifolio.trust.audit import SHARE
-from verifolio.trust.conflict import meet_proof
-from verifolio.trust.referee import confirmed, judge_counterexample
+from verifolio.plugin.estimator import OracleLike
+from verifolio.trust.referee import confirmed
 
-from .falsify import Falsifier, Method, Plan, Task
-from .joint import JointOptions, SimultaneousMisclassification
+from .joint import JointOptions, SimultaneousMisclassification, class_counts, dnf
 from .keep import keep_query
-from .lattice import Lattice, Status, bits, members
-from .ledger import Fact, Ledger, set_key
-from .proofs import Prover
-from .replay import Float32, Referee, Spot
+from .lattice import Lattice, SetStatus, bits, members
+from .ledger import EnsembleLedger, Fact, set_key
+from .spot import Float32, Spot
 
-Question = tuple[int, int]  # spot, set of networks
+SetQuestion = tuple[int, int]  # spot, set of networks
+
+
+@dataclass(frozen=True, eq=False)
+class Point:
+    """An input to be replayed at a spot, where it came from, and the set that it should fool."""
+
+    spot: int
+    x: Float32
+    source: str
+    wanted: int = 0
 
 
 @dataclass
@@ -47,30 +53,28 @@ class Tally:
 class Survey:
     """Networks, spots, and what is known about every set at every spot.
 
-    `keep` is a folder into which every question that reaches a verifier is written as VNN-LIB. Facts go to
-    the ledger as soon as they are known.
+    `keep` is a folder into which every question that reaches a verifier is written as VNN-LIB; `left` says how many
+    seconds are left for everything. Facts go to the ledger as soon as they are known.
     """
 
     networks: Sequence[Network]
     spots: Sequence[Spot]
-    oracle: Oracle
-    ledger: Ledger = field(default_factory=Ledger)
-    plan: Plan = field(default_factory=Plan)
+    oracle: OracleLike
+    ledger: EnsembleLedger = field(default_factory=EnsembleLedger)
     joint: JointOptions = field(default_factory=JointOptions)
     keep: Path | None = None
-    stop: Callable[[], bool] = lambda: False
+    left: Callable[[], float] = lambda: math.inf
     tally: Tally = field(default_factory=Tally)
 
     def __post_init__(self) -> None:
-        self.referee = Referee(self.networks)
         for spot in self.spots:
-            self.referee.check(spot.reference)
+            class_counts(self.networks, spot.reference)
+        self.sizes = [n.output_size for n in self.networks]
         self.lattices = [Lattice(len(self.networks)) for _ in self.spots]
-        self.falsifier = Falsifier(self.networks, self.plan)
-        self.prover = Prover(self.networks)
-        self.gaps: dict[Question, float] = {}  # what bounds said, positive where they prove safety
-        self._clean: dict[int, tuple[int, Float32]] = {}
-        self._tried: dict[tuple[int, int, Method], frozenset[int]] = {}
+        self.gaps: dict[SetQuestion, float] = {}  # what bounds said, positive where they prove safety
+        self.attacked = False  # whether anybody attacks batches
+        self._clean: list[tuple[int, Float32]] = []
+        self._tried: dict[SetQuestion, frozenset[int]] = {}
         self.property = SimultaneousMisclassification(self.joint)
         hashes = [n.sha256 for n in self.networks]
         if len(set(hashes)) < len(hashes):
@@ -78,19 +82,57 @@ class Survey:
             raise InputError("ensemble", "different networks", f"{again.path.name} again", "leave it out")
         self.recall()
 
+    def stop(self) -> bool:
+        """Whether the time for everything is over."""
+        return self.left() <= 0
+
     def key(self, mask: int) -> str:
         return set_key(self.networks[c].sha256 for c in members(mask))
 
-    def status(self, spot: int, mask: int) -> Status:
+    def status(self, spot: int, mask: int) -> SetStatus:
         return self.lattices[spot].status(mask)
 
-    def open(self, questions: Sequence[Question]) -> list[Question]:
-        return [(j, mask) for j, mask in questions if self.status(j, mask) is Status.OPEN]
+    def open(self, questions: Sequence[SetQuestion]) -> list[SetQuestion]:
+        return [(j, mask) for j, mask in questions if self.status(j, mask) is SetStatus.OPEN]
+
+    def batch(self, questions: Sequence[SetQuestion]) -> Batch:
+        """The questions in the oracle's compact form; every network at every spot in it is an atom."""
+        places = {j: k for k, j in enumerate(dict.fromkeys(j for j, _ in questions))}
+        conditions: dict[tuple[int, int], int] = {}
+        atoms = []
+        for j, k in places.items():
+            label = self.spots[j].reference.label
+            for c, size in enumerate(self.sizes):
+                atoms.append(Atom((c,), k, conditions.setdefault((size, label), len(conditions))))
+        inputs, count = len(self.spots[0].lower), len(self.networks)
+        return Batch(
+            tuple(self.networks),
+            tuple(self.spots[j].domain for j in places),
+            tuple(dnf((size,), label, inputs) for size, label in conditions),
+            tuple(atoms),
+            tuple(tuple(places[j] * count + c for c in members(mask)) for j, mask in questions),
+        )
+
+    def see(self, points: Sequence[tuple[int, Float32]]) -> list[tuple[int, Float32] | None]:
+        """By place the set of networks that each point fools, and the point as it was replayed inside its ball."""
+        spots = list(dict.fromkeys(j for j, _ in points))
+        batch = self.batch([(j, 0) for j in spots])
+        where = {j: k for k, j in enumerate(spots)}
+        found = self.oracle.replay(batch, [(where[j], x) for j, x in points])
+        return [self._seen(s) for s in found]
+
+    def _seen(self, found: Sighting) -> tuple[int, Float32] | None:
+        count = len(self.networks)
+        if found.point is None:
+            return None
+        self.tally.numerical += sum(Flag.FLOAT_ONLY in w.flags for w in found.witnesses.values())
+        return sum(1 << (atom % count) for atom in found.witnesses), found.point
 
     def recall(self) -> None:
         """Take over whatever the ledger knows about these networks at these spots."""
         places = {spot.sha256: j for j, spot in enumerate(self.spots)}
         bit = {network.sha256: 1 << c for c, network in enumerate(self.networks)}
+        points = []
         for fact in list(self.ledger):
             hashes = fact.networks.split("+")
             if fact.spot not in places or not all(h in bit for h in hashes):
@@ -100,19 +142,25 @@ class Survey:
             if fact.verdict is Verdict.UNSAT:
                 self.lattices[j].add_proof(mask)
             elif fact.verdict is Verdict.SAT and fact.x is not None:
-                self.learn(j, fact.x, fact.source, mask)
-            elif fact.timeout >= self.oracle.settings.timeout:
+                points.append(Point(j, fact.x, fact.source, mask))
+            elif fact.timeout >= self.oracle.timeout:
                 self.lattices[j].add_unknown(mask)
+        self.learn(points)
 
-    def learn(self, spot: int, x: Float32, source: str, wanted: int = 0) -> bool:
-        """Replay a point on every network; says whether it fools all that was wanted."""
-        seen = self.referee.seen(self.spots[spot], x)
+    def learn(self, points: Sequence[Point]) -> list[bool]:
+        """Replay points on every network; says of each whether it fools all that was wanted."""
+        if not points:
+            return []
+        seen = self.see([(p.spot, p.x) for p in points])
+        return [self._learn(p, s) for p, s in zip(points, seen, strict=True)]
+
+    def _learn(self, point: Point, seen: tuple[int, Float32] | None) -> bool:
         if seen is None:
             return False
-        pattern, point = seen
-        if self.adopt(spot, pattern, point):
-            self.ledger.add([self._fact(spot, pattern, Verdict.SAT, source, point)])
-        return wanted & ~pattern == 0
+        pattern, x = seen
+        if self.adopt(point.spot, pattern, x):
+            self.ledger.add([self._fact(point.spot, pattern, Verdict.SAT, point.source, x)])
+        return point.wanted & ~pattern == 0
 
     def adopt(self, spot: int, pattern: int, point: Float32) -> bool:
         """Take over a point of the ball that was replayed and fools exactly `pattern`; says whether it is news."""
@@ -125,14 +173,14 @@ class Survey:
     def _contradicted(self, spot: int, proofs: list[int], point: Float32) -> None:
         """A witness meets a proof: an alarm if exact arithmetic confirms it, a tie of rounding otherwise."""
         for mask in proofs:
-            found = judge_counterexample(self.query(spot, mask), point)
-            if isinstance(found, Witness) and confirmed(found):
+            found = self.oracle.judge(self.query(spot, mask), point)
+            if found is not None and confirmed(found):
                 names = ", ".join(self.networks[c].path.name for c in members(mask))
                 raise SoundnessAlarm(f"a proof that {names} cannot be fooled together meets a witness")
             self.tally.numerical += 1
 
     def _fact(self, spot: int, mask: int, verdict: Verdict, source: str, x: Float32 | None = None) -> Fact:
-        timeout = 0.0 if verdict.decided else self.oracle.settings.timeout
+        timeout = 0.0 if verdict.decided else self.oracle.timeout
         return Fact(self.key(mask), self.spots[spot].sha256, verdict, source, x, timeout)
 
     def look(self) -> None:
@@ -145,87 +193,79 @@ class Survey:
 
     def clean(self, spot: int) -> tuple[int, Float32]:
         """What the point itself fools, and the point, replayed once; nothing where it is not in its ball."""
-        if spot not in self._clean:
-            x = self.spots[spot].reference.x.astype(np.float32)
-            self._clean[spot] = self.referee.seen(self.spots[spot], x) or (0, x)
+        if not self._clean:
+            points = [spot.reference.x.astype(np.float32) for spot in self.spots]
+            seen = self.see(list(enumerate(points)))
+            self._clean = [s or (0, x) for s, x in zip(seen, points, strict=True)]
         return self._clean[spot]
 
-    def attack(self, questions: Sequence[Question], method: Method = "search") -> None:
-        """Gradient attacks on the open questions, started from what fools parts of the set already.
+    def attack(self, questions: Sequence[SetQuestion]) -> None:
+        """Attacks on the open questions, started from what fools parts of the set already.
 
         What was attacked from the same points before is left out: it would end in the same way.
         """
         todo = []
         for j, mask in self.open(questions):
             known = frozenset(s for s in self.lattices[j].fooled if s & mask)
-            if self._tried.get((j, mask, method)) != known:
-                self._tried[j, mask, method] = known
+            if self._tried.get((j, mask)) != known:
+                self._tried[j, mask] = known
                 todo.append((j, mask))
-        if not todo:
+        if not todo or self.stop():
             return
-        tasks = [Task(self.spots[j], mask, self._starts(j, mask)) for j, mask in todo]
-        for (j, mask), x in zip(todo, self.falsifier.attack(tasks, method, self.stop), strict=True):
-            if x is not None and self.learn(j, x, method, mask):
-                self.tally.attacked += 1
+        starts = {k: self._starts(j, mask) for k, (j, mask) in enumerate(todo)}
+        answers = self.oracle.attack(self.batch(todo), self.left(), starts)
+        self.attacked = self.attacked or any(a.verifier for a in answers)
+        pairs = zip(todo, answers, strict=True)
+        points = [Point(j, a.witness.x, a.verifier, mask) for (j, mask), a in pairs if a.witness is not None]
+        self.tally.attacked += sum(self.learn(points))
 
-    def _starts(self, spot: int, mask: int) -> tuple[Float32, ...]:
-        """Up to two known points that fool most of the set."""
+    def _starts(self, spot: int, mask: int) -> list[Float32]:
+        """The point itself, and up to two known points that fool most of the set."""
         known = self.lattices[spot].fooled
         ranked = sorted(known, key=lambda s: -(s & mask).bit_count())
-        return tuple(known[s] for s in ranked[:2] if s & mask)
+        centre = self.spots[spot].reference.x.astype(np.float32)
+        return [centre, *(known[s] for s in ranked[:2] if s & mask)]
 
-    def bound(self, questions: Sequence[Question]) -> None:
+    def bound(self, questions: Sequence[SetQuestion]) -> None:
         """Proofs by bounds alone: first for every single network involved, then for what stays open."""
         singles = {(j, bit) for j, mask in self.open(questions) for bit in bits(mask)}
         self._bound(self.open(sorted(singles)))
         self._bound([(j, mask) for j, mask in self.open(questions) if mask.bit_count() > 1])
 
-    def _bound(self, questions: Sequence[Question]) -> None:
-        by_mask: dict[int, list[int]] = defaultdict(list)
-        for j, mask in questions:
-            if (j, mask) not in self.gaps:
-                by_mask[mask].append(j)
-        for mask, places in by_mask.items():
-            began = time.monotonic()
-            found = self.prover.gaps([self.spots[j] for j in places], mask, self.stop)
-            self.gaps.update({(j, mask): gap for j, gap in zip(places, found, strict=True)})
-            done = [j for j, gap in zip(places, found, strict=True) if gap > 0]
-            done = self._unrefuted(done, mask, SHARE * (time.monotonic() - began))
-            for j in done:
+    def _bound(self, questions: Sequence[SetQuestion]) -> None:
+        todo = [q for q in dict.fromkeys(questions) if q not in self.gaps]
+        if not todo or self.stop():
+            return
+        answers = self.oracle.bound(self.batch(todo), self.left())
+        facts = []
+        for (j, mask), answer in zip(todo, answers, strict=True):
+            self.gaps[j, mask] = -math.inf if answer.bound is None else answer.bound
+            if answer.verdict is Verdict.UNSAT:
                 self.lattices[j].add_proof(mask)
-            self.tally.bounded += len(done)
-            self.ledger.add([self._fact(j, mask, Verdict.UNSAT, "bounds") for j in done])
-
-    def _unrefuted(self, places: Sequence[int], mask: int, seconds: float) -> list[int]:
-        """The spots at which a second look does not refute what bounds say about a set; an alarm if one does."""
-        wrong = self.prover.refuting_candidates([self.spots[j] for j in places], mask, seconds)
-        for k, x in wrong.items():
-            query = self.query(places[k], mask)
-            found = judge_counterexample(query, x)
-            if isinstance(found, Witness):
-                meet_proof(query, found, self.prover.name(self.spots[places[k]], mask))
-                self.tally.numerical += 1
-        return [j for k, j in enumerate(places) if k not in wrong]
+                facts.append(self._fact(j, mask, Verdict.UNSAT, answer.verifier))
+        self.tally.bounded += len(facts)
+        self.ledger.add(facts)
 
     def query(self, spot: int, mask: int) -> Query:
         chosen = [self.networks[c] for c in members(mask)]
         return self.property.query(chosen, self.spots[spot].reference)
 
-    def verify(self, questions: Sequence[Question], timeout: float | None = None) -> None:
+    def verify(self, questions: Sequence[SetQuestion], timeout: float | None = None) -> None:
         """Ask the oracle about what is still open after another attack, smaller sets first."""
         self.attack(questions)
         todo = sorted(self.open(questions), key=lambda q: q[1].bit_count())
-        asked: list[Question] = []
-        for index, answer in self.oracle.ask_many(self._queries(todo, asked), timeout, attacked=True):
+        asked: list[SetQuestion] = []
+        queries = self._queries(todo, asked)
+        for index, answer in self.oracle.ask_many(queries, timeout, attacked=self.attacked):
             j, mask = asked[index]
             self._take(j, mask, answer)
             if self.stop():
                 return
 
-    def _queries(self, todo: Sequence[Question], asked: list[Question]) -> Iterator[Query]:
+    def _queries(self, todo: Sequence[SetQuestion], asked: list[SetQuestion]) -> Iterator[Query]:
         """Queries one by one, leaving out what has been decided meanwhile."""
         for j, mask in todo:
-            if self.status(j, mask) is not Status.OPEN or self.stop():
+            if self.status(j, mask) is not SetStatus.OPEN or self.stop():
                 continue
             asked.append((j, mask))
             query = self.query(j, mask)
@@ -241,18 +281,16 @@ class Survey:
             self.lattices[spot].add_proof(mask)
             self.ledger.add([self._fact(spot, mask, Verdict.UNSAT, name)])
             return
-        if answer.witness is not None and self.learn(spot, answer.witness.x, name, mask):
+        if answer.witness is not None and all(self.learn([Point(spot, answer.witness.x, name, mask)])):
             self.tally.verified += 1
-            self.tally.numerical += int(Flag.FLOAT_ONLY in answer.flags)
             return
         if answer.verdict is not Verdict.CANCELLED:
             self.tally.undecided += 1
             self.lattices[spot].add_unknown(mask)
             self.ledger.add([self._fact(spot, mask, Verdict.UNKNOWN, name)])
 
-    def decide(self, questions: Sequence[Question], attacked: bool = True) -> None:
-        """Everything in order of price: attacks, bounds, the oracle."""
-        if attacked:
-            self.attack(questions)
+    def decide(self, questions: Sequence[SetQuestion]) -> None:
+        """Everything in order of price: attacks, bounds, queries."""
+        self.attack(questions)
         self.bound(questions)
         self.verify(questions)

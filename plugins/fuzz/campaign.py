@@ -12,7 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from verifolio.model.answer import Verdict
 from verifolio.model.problem import Problem
 from verifolio.run.budget import Budget
 from verifolio.testing.generate import (
@@ -154,7 +153,7 @@ def count(summary: Summary, seen: Examination) -> None:
     for name, verdict in seen.verdicts.items():
         if verdict.decided:
             summary.decided[name] += 1
-        elif verdict is Verdict.UNKNOWN and seen.reasons.get(name, "").startswith("refuses"):
+        elif name in seen.refused:
             summary.refused[name] += 1
         else:
             summary.undecided[name] += 1

@@ -23,7 +23,9 @@ from verifolio.model.query import Query
 from verifolio.plugin.bounder import Bounder
 from verifolio.plugin.verifier import Verifier
 from verifolio.run import Link
-from verifolio.solve.attempt import AttemptTask, Report, run_attempt
+from verifolio.solve.attempt import run_attempt
+from verifolio.solve.report import Report
+from verifolio.solve.task import AttemptTask
 from verifolio.testing.generate import Generated, write_problem
 from verifolio.testing.regions import TooManyRegions, true_margin
 from verifolio.testing.trial import attained_margin
@@ -52,6 +54,7 @@ class Examination:
     verdicts: dict[str, Verdict] = field(default_factory=dict)
     reasons: dict[str, str] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
+    refused: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -100,6 +103,7 @@ def examine(made: Generated, asked: AskedVerifiers, folder: Path | None = None) 
         {n: r.verdict for n, r in reports.items()},
         {n: r.reason for n, r in reports.items() if r.reason},
         seconds,
+        frozenset(n for n, r in reports.items() if r.refused),
     )
 
 

@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 
     from .metrics import Item, Row, Sampling
 
+AttackName = Annotated[
+    str, typer.Option(help="The attack for csec: any verifier that falsifies; by default --verifier or pgd.")
+]
 NORMS = {"1": 1.0, "2": 2.0, "inf": float("inf")}
 
 
@@ -56,7 +59,7 @@ def measure(
     correct: Annotated[bool, typer.Option("--correct", help="Skip inputs that are misclassified.")] = False,
     portfolio: PortfolioFile = "",
     verifier: VerifierName = "",
-    attack: Annotated[str, typer.Option(help="The attack for csec: any verifier that falsifies.")] = "pgd",
+    attack: AttackName = "",
     attack_option: Annotated[
         list[str] | None, typer.Option(help="An option of the attack, key=value.")
     ] = None,
@@ -93,8 +96,8 @@ def measure(
         if "csat" in wanted:
             oracles["csat"] = stack.enter_context(open_oracle(verifier, portfolio, **asdict(limits)))
         if "csec" in wanted:
-            own = asdict(limits) | {"timeout": attack_timeout}
-            oracles["csec"] = stack.enter_context(open_oracle(attack, option=attack_option, **own))
+            own = asdict(limits) | {"timeout": attack_timeout, "verifier": attack or verifier or "pgd"}
+            oracles["csec"] = stack.enter_context(open_oracle(option=attack_option, **own))
         rows = [r for g in groups for r in measure_network(g, prop, around, wanted, oracles, sampling)]
     finish(rows, sampling, as_json, csv, items, plot)
 

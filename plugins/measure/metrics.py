@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from verifolio.model.answer import Verdict
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.property import Points, Property, Reference
-from verifolio.properties.verdict import Finding, Status, decide_many
-from verifolio.solve.attempt import REFUSES
+from verifolio.properties.verdict import Finding, PropertyStatus, decide_many
 from verifolio.solve.oracle import Oracle
 
 from .sample import Method, draw, share_interval
@@ -48,7 +47,7 @@ class Row:
     epsilon: float
     items: tuple[Item, ...] = field(default=(), repr=False)
 
-    def count(self, what: Status) -> int:
+    def count(self, what: PropertyStatus) -> int:
         return sum(i.csat == what for i in self.items)
 
 
@@ -79,7 +78,7 @@ def satisfaction(
             csat=finding.status.value,
             seconds=round(found[k].seconds + answer.seconds, 4),
             verifier=answer.verifier,
-            reason=finding.reason if finding.status is Status.OPEN else "",
+            reason=finding.reason if finding.status is PropertyStatus.OPEN else "",
         )
         progress(done, len(items), "csat")
     return found
@@ -107,12 +106,12 @@ def security(
 
 def attacked(finding: Finding) -> tuple[str, str]:
     """What an attack came to, and why where it was none."""
-    if finding.status is Status.REFUTED:
+    if finding.status is PropertyStatus.REFUTED:
         return VIOLATED, ""
     for answer in finding.answers:
         if answer.verdict in (Verdict.ERROR, Verdict.MEMOUT):
             return "error", answer.reason
-        if all(a.reason.startswith(REFUSES) for a in answer.attempts) and not answer.verdict.decided:
+        if all(a.refused for a in answer.attempts) and not answer.verdict.decided:
             return "refused", answer.reason
     return SURVIVED, ""
 
@@ -153,9 +152,9 @@ def summarise(row: Row, sampling: Sampling) -> dict[str, object]:
         "inputs": n,
     }
     if any(i.csat for i in row.items):
-        out |= {s.value: row.count(s) for s in Status}
-        out["csat_low"] = percent(row.count(Status.PROVED), n)
-        out["csat_high"] = percent(n - row.count(Status.REFUTED), n)
+        out |= {s.value: row.count(s) for s in PropertyStatus}
+        out["csat_low"] = percent(row.count(PropertyStatus.PROVED), n)
+        out["csat_high"] = percent(n - row.count(PropertyStatus.REFUTED), n)
         out["seconds"] = round(sum(i.seconds for i in row.items), 3)
     if any(i.csec for i in row.items):
         survived = sum(i.csec == SURVIVED for i in row.items)

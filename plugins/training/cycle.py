@@ -66,7 +66,7 @@ class Judge:
     def shares(self, network: Network) -> dict[str, float]:
         """Proved, refuted and open, in percent."""
         from verifolio.plugin.property import Reference
-        from verifolio.properties.verdict import Status, decide_many
+        from verifolio.properties.verdict import PropertyStatus, decide_many
 
         data, ball = self.dataset, self.ball
         references = [
@@ -74,7 +74,7 @@ class Judge:
             for i in self.indices
         ]
         found = [f.status for _, f in decide_many(self.oracle, self.prop, [network], references)]
-        return {s.value: 100.0 * found.count(s) / max(1, len(found)) for s in Status}
+        return {s.value: 100.0 * found.count(s) / max(1, len(found)) for s in PropertyStatus}
 
 
 def cycle(
@@ -89,7 +89,7 @@ def cycle(
         str, typer.Option("--property", help="What is attacked and verified.")
     ] = "classification",
     option: Annotated[list[str] | None, typer.Option(help="An option of the property, key=value.")] = None,
-    attack: Annotated[str, typer.Option(help="Any falsifier.")] = "pgd",
+    attack: Annotated[str, typer.Option(help="Any falsifier; by default --verifier or pgd.")] = "",
     attack_timeout: Annotated[float, typer.Option(help="Seconds per attacked image.")] = 0.5,
     points: Annotated[int, typer.Option(min=1, help="Training images that are attacked each round.")] = 200,
     epochs: Annotated[int, typer.Option(min=1, help="Passes over the data at first; a quarter later.")] = 20,
@@ -125,7 +125,7 @@ def cycle(
     choices = Choices(regime, epsilon, low=low, high=high)
     plan = Schedule(epochs, rate, seed=seed)
     place = at(executor, address)
-    hunt = Hunt(attack, {}, choices.ball(), attack_timeout, seed, place)
+    hunt = Hunt(attack or verifier or "pgd", {}, choices.ball(), attack_timeout, seed, place)
     chosen = parse_indices(indices, len(check))
     model = build(arch, learn.shape, learn.classes, seed)
     Path(folder).mkdir(parents=True, exist_ok=True)

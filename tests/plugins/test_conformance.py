@@ -15,7 +15,7 @@ from verifolio.plugin.property import Property
 from verifolio.plugins.distribution.bracket import Bracket
 from verifolio.plugins.distribution.family import Family
 from verifolio.plugins.distribution.grid_search import Binary, KBinary
-from verifolio.plugins.distribution.search import Critical, Question
+from verifolio.plugins.distribution.radius_search import Critical, RadiusQuestion
 from verifolio.testing import (
     BounderConformance,
     Classifier,
@@ -77,9 +77,9 @@ class RadiusKit(EstimatorConformance):
 
     truth = 1.25 / 3
 
-    def request(self, folder: Path) -> Question:
+    def request(self, folder: Path) -> RadiusQuestion:
         family = Family(Classifier(folder).network(), np.array([0.25, 0.25]), 2)
-        return Question(family, radii=tuple(k / 20 for k in range(1, 20)), tolerance=1e-2, budget=20.0)
+        return RadiusQuestion(family, radii=tuple(k / 20 for k in range(1, 20)), tolerance=1e-2, budget=20.0)
 
     def check(self, result: Critical) -> None:
         assert result.upper is not None

@@ -47,7 +47,7 @@ def build_command(
     from .explain import with_defaults
     from .judge import judge
     from .runs import make_source, read_runs
-    from .search import build
+    from .schedule_search import build
     from .table import make_table
     from .write import portfolio_text, read_back
 

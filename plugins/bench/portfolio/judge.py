@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from .search import build, single_best
+from .schedule_search import build, single_best
 from .table import Array, Goal, Table, decided, par2, run_schedule, score
 
 LEARNED, SINGLE, BEST = "learned", "single best", "virtual best"

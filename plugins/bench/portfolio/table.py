@@ -113,14 +113,14 @@ def _spent(run: Run, labels: Sequence[str], limits: Array) -> Array:
 
 
 @dataclass(frozen=True)
-class Step:
+class ScheduleStep:
     """A configuration (a row of the table) and its seconds; None is all that is left."""
 
     row: int
     seconds: float | None = None
 
 
-Lane = tuple[Step, ...]
+Lane = tuple[ScheduleStep, ...]
 Schedule = tuple[Lane, ...]
 
 

@@ -9,7 +9,7 @@ import yaml
 
 from verifolio.portfolio.tree import Portfolio
 
-from .table import Lane, Schedule, Step, Table
+from .table import Lane, Schedule, ScheduleStep, Table
 
 
 def portfolio_text(schedule: Schedule, table: Table, about: Sequence[str]) -> str:
@@ -35,7 +35,7 @@ def _lane(lane: Lane, table: Table) -> dict[str, Any]:
     return steps[0] if len(steps) == 1 else {"sequence": steps}
 
 
-def _step(step: Step, table: Table) -> dict[str, Any]:
+def _step(step: ScheduleStep, table: Table) -> dict[str, Any]:
     chosen = table.configurations[step.row]
     entry: dict[str, Any] = {"verifier": chosen.verifier}
     entry |= {"seconds": step.seconds} if step.seconds is not None else {}

@@ -15,6 +15,7 @@ from verifolio import (
     Context,
     Estimator,
     Oracle,
+    OracleLike,
     Outcome,
     Problem,
     Query,
@@ -68,7 +69,7 @@ class MyData(DataSource):
 class MyEstimator(Estimator):
     name = "mine"
 
-    def run(self, request: Any, oracle: Oracle, progress: Any = None) -> Any:
+    def run(self, request: Any, oracle: OracleLike, progress: Any = None) -> Any:
         return request
 
 

@@ -167,7 +167,7 @@ def test_a_false_proof_meets_a_known_witness(network: Network) -> None:
 
 def test_a_witness_meets_a_known_false_proof(network: Network) -> None:
     with inline(bad.Corners(), alarm=False, infer=False) as oracle:
-        oracle.knowledge.learn(upto(network, 1.5, 2.0), Answer(Verdict.UNSAT, "somebody"))
+        oracle._knowledge.learn(upto(network, 1.5, 2.0), Answer(Verdict.UNSAT, "somebody"))
         answer = oracle.ask(upto(network, 1.5, 1.0))
         assert answer.verdict is Verdict.SAT
         assert Flag.ALARM in answer.flags
@@ -263,7 +263,7 @@ def test_leaving_the_loop_cancels_the_rest(network: Network, place: Executor) ->
 
 def test_the_closest_counterexample_is_found_and_bounded(network: Network) -> None:
     query = reaches(network, 1.5)
-    with inline() as oracle:
+    with Oracle(single_verifier("milp"), "inline") as oracle:
         found = oracle.closest(query, Ball(np.array([0.5, 0.5]), 0.5, math.inf), timeout=20.0)
         none = oracle.closest(query, Ball(np.array([0.5, 0.5]), 0.125, math.inf), timeout=20.0)
     assert found.witness is not None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from verifolio.model.answer import Answer, Verdict, Witness
+from verifolio.model.answer import Answer, Attempt, Verdict, Witness
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
 from verifolio.portfolio.tree import single_verifier
@@ -95,3 +97,19 @@ def test_an_old_undecided_answer_serves_without_its_bound(network: Network, tmp_
     answer, counts = ask(path, query)
     assert (answer.verdict, answer.bound) == (Verdict.TIMEOUT, None)
     assert counts == {"stored": 1}
+
+
+def test_who_refused_is_kept_and_known_of_older_files(network: Network, tmp_path: Path) -> None:
+    path = tmp_path / "store.db"
+    refused = Attempt("picky", Verdict.UNKNOWN, "refuses: not today", 0.0, refused=True)
+    tried = Attempt("other", Verdict.UNKNOWN, "gave up", 0.1)
+    query = reaches(network, 1.0)
+    answer = Answer(Verdict.UNKNOWN, attempts=(refused, tried))
+    with Store(path) as store:
+        store.save(query, answer, single_verifier("crown"), Settings(1.0))
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("ALTER TABLE attempts DROP COLUMN refused")
+    with Store(path) as store:
+        found = store.find(query, single_verifier("crown").key, Settings(1.0))
+    assert found is not None
+    assert [a.refused for a in found.attempts] == [True, False]

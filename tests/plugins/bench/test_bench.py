@@ -19,10 +19,10 @@ import pytest
 from verifolio.errors import InputError
 from verifolio.model.answer import Verdict
 from verifolio.plugins.bench.instances import Instance, cap, read_instances, select
-from verifolio.plugins.bench.ledger import Ledger, content_of, content_of_query
+from verifolio.plugins.bench.ledger import BenchLedger, content_of, content_of_query
 from verifolio.plugins.bench.matching import key_of
 from verifolio.plugins.bench.progress import Forecast, clock
-from verifolio.plugins.bench.results import Result, read_tool, tools_in, write_results
+from verifolio.plugins.bench.results import InstanceResult, read_tool, tools_in, write_results
 from verifolio.plugins.bench.runner import load
 from verifolio.plugins.bench.scoring import OURS, disagreements, earnings, lines, make_contest
 from verifolio.testing.samples import age
@@ -130,10 +130,10 @@ def read_claim(result: str, seconds: float) -> object:
 class TestScores:
     def test_points_penalties_and_par2(self) -> None:
         pairs = [
-            (instance("a", expected="sat"), Result(Verdict.SAT, 1.0, "pgd")),
-            (instance("b", expected="unsat"), Result(Verdict.UNSAT, 3.0, "crown")),
-            (instance("c", expected="sat"), Result(Verdict.UNSAT, 3.0, "crown")),
-            (instance("d"), Result(Verdict.TIMEOUT, 10.0)),
+            (instance("a", expected="sat"), InstanceResult(Verdict.SAT, 1.0, "pgd")),
+            (instance("b", expected="unsat"), InstanceResult(Verdict.UNSAT, 3.0, "crown")),
+            (instance("c", expected="sat"), InstanceResult(Verdict.UNSAT, 3.0, "crown")),
+            (instance("d"), InstanceResult(Verdict.TIMEOUT, 10.0)),
         ]
         (line,) = lines(make_contest(pairs))
         assert (line.sat, line.unsat, line.wrong, line.score) == (1, 1, 1, 10 + 10 - 150)
@@ -141,11 +141,14 @@ class TestScores:
         assert earnings(pairs)[0][:3] == ("crown", 0, 2)
 
     def test_late_answers_do_not_count(self) -> None:
-        (line,) = lines(make_contest([(instance("a", 5.0), Result(Verdict.UNSAT, 6.0))]))
+        (line,) = lines(make_contest([(instance("a", 5.0), InstanceResult(Verdict.UNSAT, 6.0))]))
         assert (line.decided, line.score, line.par2) == (0, 0, 10.0)
 
     def test_others_are_compared(self, tmp_path: Path) -> None:
-        pairs = [(instance("a"), Result(Verdict.SAT, 1.0)), (instance("b"), Result(Verdict.TIMEOUT, 10.0))]
+        pairs = [
+            (instance("a"), InstanceResult(Verdict.SAT, 1.0)),
+            (instance("b"), InstanceResult(Verdict.TIMEOUT, 10.0)),
+        ]
         text = "c,x/a.onnx,y/a.vnnlib.gz,0.1,holds,2.0\nc,x/b.onnx,y/b.vnnlib,0.1,unsat,2.5\n"
         contest = make_contest(pairs, [read_tool(write(tmp_path / "rival.csv", text))])
         scores = {line.tool: line for line in lines(contest)}
@@ -155,7 +158,7 @@ class TestScores:
         assert "rival says unsat" in disagreements(contest)[0]
 
     def test_a_table_is_read_back(self, tmp_path: Path) -> None:
-        write_results(tmp_path / "results.csv", [(instance("a"), Result(Verdict.MEMOUT, 2.0))])
+        write_results(tmp_path / "results.csv", [(instance("a"), InstanceResult(Verdict.MEMOUT, 2.0))])
         tool = read_tool(tmp_path / "results.csv")
         assert tool.name == tmp_path.name
         assert tool.compare([instance("a")])[0][key_of(instance("a"))] == read_claim("error", 2.0)
@@ -171,9 +174,9 @@ def test_a_forecast_learns_from_the_category() -> None:
 
 
 def test_the_ledger_serves_what_had_time_enough(tmp_path: Path) -> None:
-    with Ledger(tmp_path / "s.db") as ledger:
-        ledger.add("run", "x", instance("a", 10.0), Result(Verdict.UNSAT, 4.0, "crown"))
-        ledger.add("run", "y", instance("b", 10.0), Result(Verdict.TIMEOUT, 10.0))
+    with BenchLedger(tmp_path / "s.db") as ledger:
+        ledger.add("run", "x", instance("a", 10.0), InstanceResult(Verdict.UNSAT, 4.0, "crown"))
+        ledger.add("run", "y", instance("b", 10.0), InstanceResult(Verdict.TIMEOUT, 10.0))
         found = ledger.find("run", "x", 5.0)
         assert found is not None
         assert found.verifier == "crown"
@@ -262,13 +265,13 @@ def test_a_changed_file_is_another_question(few: Path) -> None:
 
 def test_decided_results_of_an_earlier_version_are_asked_again(few: Path, tmp_path: Path) -> None:
     first, path = read_instances(few)[0], tmp_path / "run.db"
-    results = {v: Result(v, 0.1, "crown") for v in (Verdict.UNSAT, Verdict.SAT, Verdict.TIMEOUT)}
-    with Ledger(path) as ledger:
+    results = {v: InstanceResult(v, 0.1, "crown") for v in (Verdict.UNSAT, Verdict.SAT, Verdict.TIMEOUT)}
+    with BenchLedger(path) as ledger:
         for verdict, result in results.items():
             ledger.add("run", verdict.value, first, result)
         assert ledger.find("run", "unsat", first.timeout) is not None
     age(path)
-    with Ledger(path) as ledger:
+    with BenchLedger(path) as ledger:
         found = {v: ledger.find("run", v.value, first.timeout) for v in results}
     assert [v for v, r in found.items() if r is not None] == [Verdict.TIMEOUT]
 

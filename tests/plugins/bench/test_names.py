@@ -10,7 +10,7 @@ from verifolio.errors import InputError
 from verifolio.files.names import safe_name
 from verifolio.model.answer import Verdict
 from verifolio.plugins.bench.instances import Instance, parse_networks, read_instances
-from verifolio.plugins.bench.results import Result, read_lines, read_tool, write_results
+from verifolio.plugins.bench.results import InstanceResult, read_lines, read_tool, write_results
 from verifolio.plugins.bench.runner import Places
 from verifolio.plugins.bench.scoring import lines, make_contest
 
@@ -35,7 +35,7 @@ def rival(folder: Path, *rows: str, name: str = "rival.csv") -> Path:
 
 
 def said(path: Path, instances: list[Instance], everyone: list[Instance] | None = None) -> list[str]:
-    pairs = [(i, Result(Verdict.UNKNOWN, 1.0)) for i in instances]
+    pairs = [(i, InstanceResult(Verdict.UNKNOWN, 1.0)) for i in instances]
     contest = make_contest(pairs, [read_tool(path)], everyone=everyone or instances)
     return [c.result for c in contest.claims["rival"]]
 
@@ -49,7 +49,7 @@ def test_rows_are_found_by_their_paths(twins: list[Instance], tmp_path: Path) ->
 
 def test_a_row_that_could_mean_two_instances_means_none(twins: list[Instance], tmp_path: Path) -> None:
     path = rival(tmp_path, "c,net.onnx,p.vnnlib,0,unsat,1")
-    pairs = [(i, Result(Verdict.SAT, 1.0)) for i in twins]
+    pairs = [(i, InstanceResult(Verdict.SAT, 1.0)) for i in twins]
     contest = make_contest(pairs, [read_tool(path)])
     assert [c.result for c in contest.claims["rival"]] == ["unknown", "unknown", "unknown"]
     assert len(contest.doubts) == 2
@@ -76,7 +76,7 @@ def test_a_table_that_contradicts_itself_is_refused(tmp_path: Path) -> None:
 def test_two_tools_of_one_name_stay_two(twins: list[Instance], tmp_path: Path) -> None:
     row = "c,a/net.onnx,a/p.vnnlib,0,"
     paths = [rival(tmp_path / f, f"{row}{v},1", name="tool.csv") for f, v in (("x", "sat"), ("y", "unsat"))]
-    contest = make_contest([(twins[0], Result(Verdict.SAT, 1.0))], [read_tool(p) for p in paths])
+    contest = make_contest([(twins[0], InstanceResult(Verdict.SAT, 1.0))], [read_tool(p) for p in paths])
     assert list(contest.claims) == ["verifolio", "tool", "tool (2)"]
     assert {line.tool: line.wrong for line in lines(contest)}["tool (2)"] == 1
 
@@ -122,10 +122,10 @@ def test_lists_of_networks_are_read_not_executed(text: str) -> None:
 
 def test_rows_that_are_not_run_stay_in_the_table(twins: list[Instance], tmp_path: Path) -> None:
     table = tmp_path / "results.csv"
-    write_results(table, [(i, Result(Verdict.TIMEOUT, 9.0)) for i in twins])
+    write_results(table, [(i, InstanceResult(Verdict.TIMEOUT, 9.0)) for i in twins])
     before = read_lines(table)
     write_results(table, [], before)
     assert [row[4] for row in read_lines(table)] == ["timeout"] * 3
-    write_results(table, [(twins[1], Result(Verdict.SAT, 1.0))], before)
+    write_results(table, [(twins[1], InstanceResult(Verdict.SAT, 1.0))], before)
     assert [row[4] for row in read_lines(table)] == ["timeout", "sat", "timeout"]
     assert [row[:3] for row in read_lines(table)] == [row[:3] for row in before]

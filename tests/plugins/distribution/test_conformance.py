@@ -13,7 +13,7 @@ from verifolio.plugins.distribution.bracket import Bracket
 from verifolio.plugins.distribution.closest import Closest
 from verifolio.plugins.distribution.family import Family
 from verifolio.plugins.distribution.grid_search import Binary, KBinary
-from verifolio.plugins.distribution.search import Critical, Question
+from verifolio.plugins.distribution.radius_search import Critical, RadiusQuestion
 from verifolio.testing import EstimatorConformance
 from verifolio.testing.networks import dense_graph
 
@@ -27,8 +27,8 @@ def half(folder: Path) -> Family:
 
 
 class Searches(EstimatorConformance):
-    def request(self, folder: Path) -> Question:
-        return Question(half(folder), (0.05, 0.1, 0.15, 0.25, 0.3), tolerance=0.01, budget=10)
+    def request(self, folder: Path) -> RadiusQuestion:
+        return RadiusQuestion(half(folder), (0.05, 0.1, 0.15, 0.25, 0.3), tolerance=0.01, budget=10)
 
     def check(self, result: Critical) -> None:
         assert result.upper is not None

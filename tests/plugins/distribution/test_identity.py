@@ -14,9 +14,9 @@ import pytest
 from verifolio.cli.main import run as cli
 from verifolio.model.answer import Verdict
 from verifolio.plugins.distribution.command import identified
-from verifolio.plugins.distribution.ledger import Ledger
+from verifolio.plugins.distribution.ledger import DistributionLedger
+from verifolio.plugins.distribution.radius_search import Critical, SearchStatus, SearchStep
 from verifolio.plugins.distribution.run import Setting
-from verifolio.plugins.distribution.search import Critical, Status, Step
 from verifolio.portfolio.chooser import find_chooser
 from verifolio.solve.oracle import Oracle
 
@@ -63,7 +63,7 @@ def test_another_file_of_the_same_name_is_measured_anew(
     shutil.copy(first, network)
     save(data, 0.625, 0.5625)
     assert radii(measured(capsys, *common)) == pytest.approx([0.125, 0.0625], abs=0.01)
-    with Ledger(tmp_path / "run.db") as ledger:
+    with DistributionLedger(tmp_path / "run.db") as ledger:
         rows = ledger.rows(ledger.runs()[-1][0])
     assert len(rows) == 6
     assert len({r.network for r in rows}) == 2  # two networks of one name have two names in a report
@@ -87,7 +87,7 @@ def test_costs_of_several_sessions_are_kept_apart(
     networks = [boundary(make_network, 0.5, "a"), boundary(make_network, 0.25, "b")]
     for network in networks:
         measured(capsys, network, "--data", data, "--indices", "0:2", *GRID, "--store", tmp_path / "run.db")
-    with Ledger(tmp_path / "run.db") as ledger:
+    with DistributionLedger(tmp_path / "run.db") as ledger:
         (run, _), *more = ledger.runs()
         spent = ledger.spent(run)
     assert not more and len(spent) == 4
@@ -130,10 +130,10 @@ def test_radii_outside_the_grid_are_no_terminations(
 
 
 def test_a_termination_needs_a_query_without_an_answer() -> None:
-    def step(radius: float, verdict: Verdict) -> Step:
-        return Step("query", radius, verdict)
+    def step(radius: float, verdict: Verdict) -> SearchStep:
+        return SearchStep("query", radius, verdict)
 
     steps = (step(0.1, Verdict.UNSAT), step(0.2, Verdict.TIMEOUT), step(0.3, Verdict.SAT))
-    assert Critical(0.1, 0.3, Status.OPEN, steps=steps).terminated
-    assert not Critical(0.1, 0.3, Status.OPEN, steps=(steps[0], steps[2])).terminated
-    assert not Critical(0.2, 0.3, Status.OPEN, steps=steps).terminated
+    assert Critical(0.1, 0.3, SearchStatus.OPEN, steps=steps).terminated
+    assert not Critical(0.1, 0.3, SearchStatus.OPEN, steps=(steps[0], steps[2])).terminated
+    assert not Critical(0.2, 0.3, SearchStatus.OPEN, steps=steps).terminated

@@ -8,10 +8,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from verifolio.attack.approach import approach
 from verifolio.model.answer import Witness
 from verifolio.onnx_import.network import Network
+from verifolio.plugin.batch import Spot
 from verifolio.plugins.distribution.family import Family
-from verifolio.plugins.distribution.nearest import Spot, approach
 from verifolio.run.budget import Budget
 from verifolio.trust.referee import replay
 

@@ -15,7 +15,7 @@ from verifolio.data import load_data
 from verifolio.onnx_import.network import Network
 from verifolio.plugins.distribution.costs import search_costs, worst_case
 from verifolio.plugins.distribution.figures_between import extreme_pairs
-from verifolio.plugins.distribution.ledger import Ledger
+from verifolio.plugins.distribution.ledger import DistributionLedger
 from verifolio.plugins.distribution.run import Distribution, Setting, make_items
 from verifolio.solve.oracle import Oracle
 
@@ -36,8 +36,8 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
     networks = [Network.load(NETWORKS / NAMES[0]), Network.load(twin)]
     sets = [(load_data(f"digits:{split}"), range(3)) for split in ("train", "test")]
     # brackets first: they would begin with what the others know, and their times would say nothing
-    settings = [Setting(tolerance=0.01), *(Setting("k-binary", k, GRID) for k in (1, 2))]
-    with Ledger(path) as ledger:
+    settings = [Setting(tolerance=0.01), *(Setting("k-binary", (f"k={k}",), GRID) for k in (1, 2))]
+    with DistributionLedger(path) as ledger:
         for setting in settings:
             with Oracle(executor="inline") as oracle:
                 Distribution(setting, make_items(networks, sets), oracle, ledger).run()
@@ -72,7 +72,7 @@ def test_one_command_makes_every_table_and_picture(store: Path, tmp_path: Path) 
 
 
 def test_costs_of_searches_come_from_the_log(store: Path, tmp_path: Path) -> None:
-    with Ledger(store) as ledger:
+    with DistributionLedger(store) as ledger:
         one, two, bracket = search_costs([ledger])
         twice = search_costs([ledger, ledger])  # as if each run were spread over two stores
         rows = {run: ledger.rows(run) for run, _ in ledger.runs()}

@@ -14,6 +14,7 @@ import sys
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 from typing import IO
 
@@ -25,14 +26,20 @@ from verifolio.data import load_data
 from verifolio.errors import SoundnessAlarm, UnknownPlugin
 from verifolio.model.answer import Verdict, Witness
 from verifolio.onnx_import.network import Network
-from verifolio.plugin.bounder import Bounders
 from verifolio.plugin.data_source import Dataset
-from verifolio.plugin.manager import Plugins
 from verifolio.plugins.distribution import run as running
-from verifolio.plugins.distribution.ledger import Ledger
+from verifolio.plugins.distribution.ledger import DistributionLedger
+from verifolio.plugins.distribution.radius_search import (
+    Critical,
+    RadiusQuestion,
+    SearchStatus,
+    SearchStep,
+    conflict,
+)
 from verifolio.plugins.distribution.run import Distribution, Setting, make_family, make_items
-from verifolio.plugins.distribution.search import Critical, Question, Status, Step, conflict
 from verifolio.plugins.distribution.table import COLUMNS, MORE, Row, read_csv, write_csv, write_verona
+from verifolio.portfolio.chooser import find_chooser
+from verifolio.portfolio.tree import Member
 from verifolio.solve.oracle import Oracle
 from verifolio.testing.hostile_verifiers import WrongBounds
 from verifolio.testing.samples import age
@@ -47,7 +54,9 @@ def points(*values: tuple[float, float], labels: tuple[int, ...] = ()) -> Datase
     return Dataset("points", "test", raw, np.array(labels or (0,) * len(raw), np.int64), (1, 1, 2), 2)
 
 
-def plan(network: Network, data: Dataset, ledger: Ledger, oracle: Oracle, **more: object) -> Distribution:
+def plan(
+    network: Network, data: Dataset, ledger: DistributionLedger, oracle: Oracle, **more: object
+) -> Distribution:
     setting = Setting(**{"budget": 20.0, **more})  # type: ignore[arg-type]
     return Distribution(setting, make_items([network], [(data, range(len(data)))]), oracle, ledger)
 
@@ -135,7 +144,7 @@ class Killed(BaseException):
     """The process is gone."""
 
 
-class Mortal(Ledger):
+class Mortal(DistributionLedger):
     """A ledger whose process dies just before its n-th write."""
 
     def __init__(self, path: Path, writes: int) -> None:
@@ -160,7 +169,7 @@ def test_a_run_ends_the_same_wherever_it_was_killed(tmp_path: Path) -> None:
             return Distribution(setting, items, oracle, ledger).run()
 
     whole = [(r.lower, r.upper, r.status, r.queries) for r in session(tmp_path / "whole.db", 1000)]
-    assert all(status is Status.CLOSED for _, _, status, _ in whole)
+    assert all(status is SearchStatus.CLOSED for _, _, status, _ in whole)
     sessions = 0
     for lives in (1, 2, 3, 5):
         path, rows = tmp_path / f"{lives}.db", None
@@ -178,14 +187,14 @@ def test_neighbours_are_looked_at_in_one_job(tmp_path: Path) -> None:
     """The first look at several inputs finds what single looks find, and costs each its share."""
     network, digits = Network.load(DENSE), load_data("digits:test")
     setting = Setting(tolerance=0.5)  # nothing is left to do after the look
-    with Oracle(executor="inline") as oracle, Ledger(tmp_path / "run.db") as ledger:
+    with Oracle(executor="inline") as oracle, DistributionLedger(tmp_path / "run.db") as ledger:
         rows = Distribution(setting, make_items([network], [(digits, range(3))]), oracle, ledger).run()
         steps = [
             s for k in range(3) for s in ledger.steps(make_family(setting, [network], digits, k, "").key)
         ]
         for k, row in enumerate(rows):
             items = make_items([network], [(digits, [k])])
-            with Ledger(tmp_path / f"{k}.db") as other:
+            with DistributionLedger(tmp_path / f"{k}.db") as other:
                 (alone,) = Distribution(setting, items, oracle, other).run()
             assert (alone.lower, alone.upper) == pytest.approx((row.lower, row.upper), rel=1e-2)
     assert [s.kind for s in steps] == ["squeeze"] * 3
@@ -194,7 +203,7 @@ def test_neighbours_are_looked_at_in_one_job(tmp_path: Path) -> None:
 
 def test_a_smaller_tolerance_starts_from_what_is_known(plane: Network, tmp_path: Path) -> None:
     data = points((0.2, 0.3))
-    with Oracle(executor="inline") as oracle, Ledger(tmp_path / "run.db") as ledger:
+    with Oracle(executor="inline") as oracle, DistributionLedger(tmp_path / "run.db") as ledger:
         first = plan(plane, data, ledger, oracle, tolerance=0.1).run()[0]
         second = plan(plane, data, ledger, oracle, tolerance=0.01).run()[0]
         assert len(ledger.runs()) == 2
@@ -205,12 +214,12 @@ def test_a_smaller_tolerance_starts_from_what_is_known(plane: Network, tmp_path:
 
 def test_misclassified_inputs_have_no_bracket_unless_the_prediction_is_the_reference(plane: Network) -> None:
     data = points((0.2, 0.3), (0.9, 0.6), labels=(0, 0))
-    with Oracle(executor="inline") as oracle, Ledger() as ledger:
+    with Oracle(executor="inline") as oracle, DistributionLedger() as ledger:
         rows = plan(plane, data, ledger, oracle).run()
         again = plan(plane, data, ledger, oracle, reference="predicted").run()
-    assert [r.status for r in rows] == [Status.CLOSED, Status.MISCLASSIFIED]
+    assert [r.status for r in rows] == [SearchStatus.CLOSED, SearchStatus.MISCLASSIFIED]
     assert (rows[1].lower, rows[1].upper, rows[1].predicted) == (None, None, 1)
-    assert again[1].status is Status.CLOSED
+    assert again[1].status is SearchStatus.CLOSED
     assert again[1].upper == pytest.approx(0.25, abs=2e-3)
 
 
@@ -218,12 +227,14 @@ def test_an_input_that_fails_is_an_error_row(plane: Network, monkeypatch: pytest
     def search(self: Distribution, family: object) -> Critical:
         raise UnknownPlugin("nothing here can do it")
 
-    with Oracle(executor="inline") as oracle, Ledger() as ledger:
+    with Oracle(executor="inline") as oracle, DistributionLedger() as ledger:
         monkeypatch.setattr(Distribution, "search", search)
         rows = plan(plane, points((0.2, 0.3)), ledger, oracle).run()
-        assert (rows[0].status, rows[0].reason) == (Status.ERROR, "nothing here can do it")
+        assert (rows[0].status, rows[0].reason) == (SearchStatus.ERROR, "nothing here can do it")
         monkeypatch.undo()
-        assert plan(plane, points((0.2, 0.3)), ledger, oracle).run()[0].status is Status.CLOSED  # tried again
+        assert (
+            plan(plane, points((0.2, 0.3)), ledger, oracle).run()[0].status is SearchStatus.CLOSED
+        )  # tried again
 
 
 def test_an_alarm_ends_the_run(plane: Network, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -231,7 +242,7 @@ def test_an_alarm_ends_the_run(plane: Network, monkeypatch: pytest.MonkeyPatch) 
         raise SoundnessAlarm("two members disagree")
 
     monkeypatch.setattr(Distribution, "search", search)
-    with Oracle(executor="inline") as oracle, Ledger() as ledger, pytest.raises(SoundnessAlarm):
+    with Oracle(executor="inline") as oracle, DistributionLedger() as ledger, pytest.raises(SoundnessAlarm):
         plan(plane, points((0.2, 0.3), (0.1, 0.1)), ledger, oracle).run()
 
 
@@ -239,9 +250,9 @@ def test_an_alarm_ends_the_run(plane: Network, monkeypatch: pytest.MonkeyPatch) 
 def test_a_tie_at_the_input_is_no_alarm(plane: Network, search: str) -> None:
     """Both outputs are 1 at (0.5, 0.5): the input itself is a counterexample, and nothing was proved."""
     radii = (0.1, 0.2) if search == "binary" else ()
-    with Oracle(executor="inline") as oracle, Ledger() as ledger:
+    with Oracle(executor="inline") as oracle, DistributionLedger() as ledger:
         (row,) = plan(plane, points((0.5, 0.5)), ledger, oracle, search=search, radii=radii).run()
-    assert row.status is Status.CLOSED
+    assert row.status is SearchStatus.CLOSED
     assert row.lower == 0.0
     assert row.upper == (0.1 if radii else 0.0)
 
@@ -260,20 +271,22 @@ def test_proofs_of_an_earlier_version_are_not_continued(
 ) -> None:
     """A radius of 0.4 was proved wrongly; the witness of the same file is replayed and used."""
     path, data = tmp_path / "run.db", points((0.25, 0.25))
-    false = Step("query", 0.4, Verdict.UNSAT, "crown", proved=0.4)
+    false = SearchStep("query", 0.4, Verdict.UNSAT, "crown", proved=0.4)
     seen = np.array([0.6, 0.6], np.float32)
-    true = Step("query", 0.5, Verdict.SAT, "pgd", distance=0.01, witness=seen)  # distances are measured again
-    with Oracle(executor="inline") as oracle, Ledger(path) as ledger:
+    true = SearchStep(
+        "query", 0.5, Verdict.SAT, "pgd", distance=0.01, witness=seen
+    )  # distances are measured again
+    with Oracle(executor="inline") as oracle, DistributionLedger(path) as ledger:
         task = plan(plane, data, ledger, oracle)
         key = task._family(task.items[0]).key
         task.ledger.begin(task.setting.run, {})
         for step in (false, true):
             ledger.add_step(task.setting.run, key, step)
-        row = Row(*task.items[0].place, 0, 0, 0.4, 0.5, Status.CLOSED)
+        row = Row(*task.items[0].place, 0, 0, 0.4, 0.5, SearchStatus.CLOSED)
         ledger.finish(task.setting.run, task._entry(task.items[0], key), row)
         assert [r.lower for r in task.rows()] == [0.4]
     age(path)
-    with Oracle(executor="inline") as oracle, Ledger(path) as ledger:
+    with Oracle(executor="inline") as oracle, DistributionLedger(path) as ledger:
         assert ledger.steps(key) == []
         assert [x.tolist() for x in ledger.old_witnesses(key)] == [seen.tolist()]
         task = plan(plane, data, ledger, oracle)
@@ -289,18 +302,19 @@ def test_proofs_of_an_earlier_version_are_not_continued(
 def test_rounding_to_levels_is_judged(plane: Network) -> None:
     """Counterexamples have x_0 + x_1 >= 1."""
     family = running.make_family(Setting(), [plane], points((0.25, 0.25)), 0, "")
-    near = Critical(0.0, 0.25, Status.CLOSED, witness=np.array([0.5, 0.5], np.float32))
-    assert running.survives_rounding(family, near, 4.0) is True
-    lost = Critical(0.0, 0.25, Status.CLOSED, witness=np.array([0.56, 0.45], np.float32))
-    assert running.survives_rounding(family, lost, 2.5) is False  # becomes (0.4, 0.4)
-    assert running.survives_rounding(family, Critical(0.0, None, Status.OPEN), 4.0) is None
+    near = Critical(0.0, 0.25, SearchStatus.CLOSED, witness=np.array([0.5, 0.5], np.float32))
+    lost = Critical(0.0, 0.25, SearchStatus.CLOSED, witness=np.array([0.56, 0.45], np.float32))
+    with Oracle(executor="inline") as oracle:
+        assert running.survives_rounding(family, near, 4.0, oracle) is True
+        assert running.survives_rounding(family, lost, 2.5, oracle) is False  # becomes (0.4, 0.4)
+        assert running.survives_rounding(family, Critical(0.0, None, SearchStatus.OPEN), 4.0, oracle) is None
 
 
 def test_tables_read_back(tmp_path: Path) -> None:
     rows = [
-        Row("a.onnx", "test", 3, 7, 7, 0.1 + 0.2, 0.5, Status.OPEN, 1.25, 9, 2),
-        Row("a.onnx", "test", 4, 7, 1, None, None, Status.MISCLASSIFIED),
-        Row("a.onnx", "test", 5, 7, 7, 0.0, None, Status.OPEN),
+        Row("a.onnx", "test", 3, 7, 7, 0.1 + 0.2, 0.5, SearchStatus.OPEN, 1.25, 9, 2),
+        Row("a.onnx", "test", 4, 7, 1, None, None, SearchStatus.MISCLASSIFIED),
+        Row("a.onnx", "test", 5, 7, 7, 0.0, None, SearchStatus.OPEN),
     ]
     write_csv(tmp_path / "t.csv", rows)
     assert read_csv(tmp_path / "t.csv") == rows
@@ -358,15 +372,14 @@ def test_settings_name_the_run() -> None:
     assert Setting().run == Setting().run
     assert Setting(tolerance=0.1).run != Setting().run
     assert math.isinf(Setting().norm)
-    assert Question.__dataclass_fields__["tolerance"].default == Setting().tolerance
+    assert RadiusQuestion.__dataclass_fields__["tolerance"].default == Setting().tolerance
 
 
 def test_wrong_bounds_are_an_alarm(plane: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The first look's bounds claim half of the largest radius, and its own second look refutes that."""
     monkeypatch.setenv("VERIFOLIO_ALARMS", str(tmp_path / "alarms"))
-    wrong = Bounders({WrongBounds.name: WrongBounds()})
-    monkeypatch.setattr(Plugins, "all_bounders", lambda _: wrong)
+    wrong = replace(find_chooser().for_batches, bounder=Member(WrongBounds()))
     said = pytest.raises(SoundnessAlarm, match="bounder hostile-wrong-bounds claims a proof")
-    with Oracle(executor="inline") as oracle, Ledger() as ledger, said:
+    with Oracle(wrong, "inline") as oracle, DistributionLedger() as ledger, said:
         plan(plane, points((0.45, 0.45)), ledger, oracle).run()
     assert list((tmp_path / "alarms").iterdir())

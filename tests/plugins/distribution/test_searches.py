@@ -22,7 +22,7 @@ from verifolio.plugins.distribution.bracket import Bracket
 from verifolio.plugins.distribution.closest import Closest
 from verifolio.plugins.distribution.family import Family, per_input
 from verifolio.plugins.distribution.grid_search import Binary, KBinary, KBinaryOptions
-from verifolio.plugins.distribution.search import Critical, Question, Status, Step
+from verifolio.plugins.distribution.radius_search import Critical, RadiusQuestion, SearchStatus, SearchStep
 from verifolio.portfolio.tree import single_verifier
 from verifolio.run import End, Job, Link, Result
 from verifolio.solve.oracle import Oracle
@@ -96,10 +96,10 @@ class Clocked(Verifier):
 
 def ask(
     network: Network, search: Binary | KBinary, verifier: Verifier, **more: object
-) -> tuple[Critical, list[Step]]:
+) -> tuple[Critical, list[SearchStep]]:
     """The critical radius of `line` around 0.3 (0.2, just after grid point 0.199)."""
-    steps: list[Step] = []
-    question = Question(Family(network, np.array([0.3]), 0), GRID, log=steps.append, **more)  # type: ignore[arg-type]
+    steps: list[SearchStep] = []
+    question = RadiusQuestion(Family(network, np.array([0.3]), 0), GRID, log=steps.append, **more)  # type: ignore[arg-type]
     with Oracle(single_verifier(verifier), Threads(16), infer=False) as oracle:
         return search.run(question, oracle), steps
 
@@ -112,7 +112,7 @@ def inline() -> Iterator[Oracle]:
 
 def test_binary_search_brackets_on_the_grid(line: Network) -> None:
     found, steps = ask(line, Binary(), Clocked())
-    assert (found.lower, found.upper, found.status) == (0.199, 0.201, Status.CLOSED)
+    assert (found.lower, found.upper, found.status) == (0.199, 0.201, SearchStatus.CLOSED)
     assert found.queries == len(steps) <= 8
     assert found.distance is not None and found.upper is not None
     assert found.lower < found.distance <= found.upper
@@ -141,17 +141,17 @@ def test_cancelled_queries_are_logged_with_their_time(line: Network) -> None:
 
 def test_unanswered_radii_leave_it_open_and_the_lower_side_conservative(line: Network) -> None:
     found, _ = ask(line, KBinary(KBinaryOptions(2)), Clocked(never=(0.15, 0.206)))
-    assert (found.lower, found.upper, found.status) == (0.149, 0.207, Status.OPEN)
+    assert (found.lower, found.upper, found.status) == (0.149, 0.207, SearchStatus.OPEN)
     assert "without an answer" in found.reason
 
 
 def test_nothing_answered_is_zero_and_no_upper_side(line: Network) -> None:
     found, _ = ask(line, Binary(), Clocked(never=(0.0, 1.0)), budget=0.3)
-    assert (found.lower, found.upper, found.status) == (0.0, None, Status.OPEN)
+    assert (found.lower, found.upper, found.status) == (0.0, None, SearchStatus.OPEN)
 
 
 def test_a_contradiction_raises(line: Network) -> None:
-    lies = (Step("query", 0.101, Verdict.SAT), Step("query", 0.151, Verdict.UNSAT))
+    lies = (SearchStep("query", 0.101, Verdict.SAT), SearchStep("query", 0.151, Verdict.UNSAT))
     with pytest.raises(SoundnessAlarm, match="contradict"):
         ask(line, KBinary(), Clocked(), history=lies)
 
@@ -165,7 +165,7 @@ def test_a_search_continues_from_its_log(line: Network) -> None:
 
 def test_a_grid_must_be_given(line: Network, inline: Oracle) -> None:
     with pytest.raises(InputError, match="grid"):
-        Binary().run(Question(Family(line, np.array([0.3]), 0)), inline)
+        Binary().run(RadiusQuestion(Family(line, np.array([0.3]), 0)), inline)
 
 
 @pytest.mark.parametrize(("norm", "exact"), [(math.inf, 0.25), (1.0, 0.5), (2.0, 0.5 / math.sqrt(2))])
@@ -173,8 +173,8 @@ def test_bracket_finds_exact_distances_in_every_norm(
     plane: Network, inline: Oracle, norm: float, exact: float
 ) -> None:
     family = Family(plane, np.array([0.2, 0.3]), 0, norm)
-    found = Bracket().run(Question(family, tolerance=1e-3, budget=20), inline)
-    assert found.status is Status.CLOSED
+    found = Bracket().run(RadiusQuestion(family, tolerance=1e-3, budget=20), inline)
+    assert found.status is SearchStatus.CLOSED
     assert found.upper is not None and found.upper - found.lower <= 1e-3
     assert found.lower <= exact <= found.upper * (1 + 1e-6)
 
@@ -191,8 +191,8 @@ def test_bracket_agrees_with_brute_force(make_network: Make, inline: Oracle) -> 
         outputs = hidden @ w2.T + b2
         label = Family(network, x, 0).predict()[0]
         wrong = grid[outputs.argmax(1) != label]
-        found = Bracket().run(Question(Family(network, x, label), tolerance=1e-3, budget=20), inline)
-        assert found.status is Status.CLOSED
+        found = Bracket().run(RadiusQuestion(Family(network, x, label), tolerance=1e-3, budget=20), inline)
+        assert found.status is SearchStatus.CLOSED
         if len(wrong):
             nearest = float(np.abs(wrong - x).max(1).min())
             assert found.lower < nearest
@@ -203,8 +203,8 @@ def test_bracket_agrees_with_brute_force(make_network: Make, inline: Oracle) -> 
 
 def test_a_robust_input_is_proved_on_its_whole_range(make_network: Make, inline: Oracle) -> None:
     network = make_network((np.array([[0.0], [1.0]]), np.array([2.0, 0.0])), name="never")
-    found = Bracket().run(Question(Family(network, np.array([0.3]), 0), budget=10), inline)
-    assert (found.upper, found.status) == (None, Status.CLOSED)
+    found = Bracket().run(RadiusQuestion(Family(network, np.array([0.3]), 0), budget=10), inline)
+    assert (found.upper, found.status) == (None, SearchStatus.CLOSED)
     assert found.lower >= 0.7
 
 
@@ -214,7 +214,7 @@ def test_a_tie_is_a_counterexample_and_flagged(make_network: Make, inline: Oracl
         (np.array([[-1.0]]), np.array([1.0])), (np.array([[1.0], [0.0]]), np.array([0.0, 0.0])), name="tie"
     )
     family = Family(network, np.array([0.25]), 0, high=2.0)
-    found = Bracket().run(Question(family, tolerance=1e-3, budget=10), inline)
+    found = Bracket().run(RadiusQuestion(family, tolerance=1e-3, budget=10), inline)
     assert found.upper == pytest.approx(0.75, abs=1e-3)
     assert found.upper is not None and found.lower <= 0.75 <= found.upper
     assert Flag.TIE in found.flags
@@ -225,9 +225,9 @@ def test_normalised_inputs_are_measured_in_the_datas_units(make_network: Make, i
     network = make_network((np.array([[0.0], [1.0]]), np.array([0.0, 0.0])), name="normal")
     family = Family(network, np.array([0.3]), 0, mean=np.array([0.5]), std=np.array([0.25]))
     assert family.predict()[0] == 0
-    found = Bracket().run(Question(family, tolerance=1e-4, budget=10), inline)
+    found = Bracket().run(RadiusQuestion(family, tolerance=1e-4, budget=10), inline)
     assert found.lower <= 0.2 <= (found.upper or 0.0) + 1e-6
-    assert found.status is Status.CLOSED
+    assert found.status is SearchStatus.CLOSED
 
 
 def test_an_uneven_scale_has_no_l2_ball(plane: Network) -> None:
@@ -255,28 +255,32 @@ def test_channels_are_spread_over_inputs() -> None:
 
 
 def test_queries_are_kept_as_files(plane: Network, inline: Oracle, tmp_path: Path) -> None:
-    grid = Question(Family(plane, np.array([0.2, 0.3]), 0, name="p"), (0.1, 0.2, 0.3), keep=tmp_path / "q")
+    grid = RadiusQuestion(
+        Family(plane, np.array([0.2, 0.3]), 0, name="p"), (0.1, 0.2, 0.3), keep=tmp_path / "q"
+    )
     found = Binary().run(grid, inline)
     assert (found.lower, found.upper) == (0.2, 0.3)
     kept = sorted((tmp_path / "q").glob("*.vnnlib"))
     assert len(kept) == found.queries
     assert load(kept[0]).input_size == 2
-    ball = Question(Family(plane, np.array([0.2, 0.3]), 0, 2.0, name="b"), (0.1,), keep=tmp_path / "b")
+    ball = RadiusQuestion(Family(plane, np.array([0.2, 0.3]), 0, 2.0, name="b"), (0.1,), keep=tmp_path / "b")
     Binary().run(ball, inline)
     assert "no form for an L2 ball" in next((tmp_path / "b").glob("*")).read_text()
 
 
 def test_a_stored_witness_is_replayed_before_it_counts(plane: Network, inline: Oracle) -> None:
-    wrong = Step("known", 1.0, Verdict.SAT, distance=0.01, witness=np.array([0.2, 0.3], np.float32))
+    wrong = SearchStep("known", 1.0, Verdict.SAT, distance=0.01, witness=np.array([0.2, 0.3], np.float32))
     family = Family(plane, np.array([0.2, 0.3]), 0)
-    found = Bracket().run(Question(family, budget=10, history=(wrong,)), inline)
+    found = Bracket().run(RadiusQuestion(family, budget=10, history=(wrong,)), inline)
     assert found.upper is not None and found.upper >= 0.25 - 1e-6
 
 
 def test_a_witness_inside_a_proved_radius_raises(plane: Network, inline: Oracle) -> None:
-    lie = Step("known", 0.4, Verdict.UNSAT, proved=0.3)
-    near = Step("known", 1.0, Verdict.SAT, distance=0.2505, witness=np.array([0.4505, 0.5505], np.float32))
-    question = Question(
+    lie = SearchStep("known", 0.4, Verdict.UNSAT, proved=0.3)
+    near = SearchStep(
+        "known", 1.0, Verdict.SAT, distance=0.2505, witness=np.array([0.4505, 0.5505], np.float32)
+    )
+    question = RadiusQuestion(
         Family(plane, np.array([0.2, 0.3]), 0), tolerance=1e-6, budget=10, history=(lie, near)
     )
     with pytest.raises(SoundnessAlarm):
@@ -285,12 +289,12 @@ def test_a_witness_inside_a_proved_radius_raises(plane: Network, inline: Oracle)
 
 def test_a_failure_above_a_counterexample_is_history(plane: Network) -> None:
     """It says nothing about radii below the counterexample that was found since."""
-    slow = Step("query", 0.4, Verdict.UNKNOWN, seconds=5.0, timeout=5.0)
+    slow = SearchStep("query", 0.4, Verdict.UNKNOWN, seconds=5.0, timeout=5.0)
     point = np.array([0.46, 0.56], np.float32)
-    near = Step("query", 0.3, Verdict.SAT, seconds=0.1, distance=0.26, witness=point)
-    looked = Step("squeeze", 1.0, Verdict.UNKNOWN)
-    steps: list[Step] = []
-    question = Question(
+    near = SearchStep("query", 0.3, Verdict.SAT, seconds=0.1, distance=0.26, witness=point)
+    looked = SearchStep("squeeze", 1.0, Verdict.UNKNOWN)
+    steps: list[SearchStep] = []
+    question = RadiusQuestion(
         Family(plane, np.array([0.2, 0.3]), 0),
         tolerance=1e-3,
         budget=20,
@@ -299,7 +303,7 @@ def test_a_failure_above_a_counterexample_is_history(plane: Network) -> None:
     )
     with Oracle(single_verifier("crown"), "inline") as oracle:
         found = Bracket().run(question, oracle)
-    assert found.status is Status.CLOSED
+    assert found.status is SearchStatus.CLOSED
     assert all(s.radius < 0.27 for s in steps)
     assert len(steps) < 30
 
@@ -319,12 +323,12 @@ def test_a_radius_is_not_asked_again_with_no_more_time(plane: Network) -> None:
             return Outcome.unknown("out of time")
 
     point = np.array([0.46, 0.56], np.float32)
-    known = Step("squeeze", 1.0, Verdict.SAT, distance=0.26, witness=point)
+    known = SearchStep("squeeze", 1.0, Verdict.SAT, distance=0.26, witness=point)
     family = Family(plane, np.array([0.2, 0.3]), 0)
-    question = Question(family, tolerance=1e-3, timeout=0.1, history=(known,))
+    question = RadiusQuestion(family, tolerance=1e-3, timeout=0.1, history=(known,))
     with Oracle(single_verifier(Slow()), "inline") as oracle:
         found = Bracket().run(question, oracle)
-    assert found.status is Status.OPEN
+    assert found.status is SearchStatus.OPEN
     assert 0.199 < found.lower < 0.2
     assert found.queries < 40
 
@@ -332,21 +336,23 @@ def test_a_radius_is_not_asked_again_with_no_more_time(plane: Network) -> None:
 @pytest.mark.parametrize("verifier", ["milp", "pointwise-lp", "lbfgs"])
 def test_the_closest_point_by_one_verifier(plane: Network, verifier: str) -> None:
     """Only `milp` proves a distance; nobody's point is closer than it can be."""
-    steps: list[Step] = []
-    question = Question(Family(plane, np.array([0.2, 0.3]), 0), tolerance=1e-4, budget=20, log=steps.append)
+    steps: list[SearchStep] = []
+    question = RadiusQuestion(
+        Family(plane, np.array([0.2, 0.3]), 0), tolerance=1e-4, budget=20, log=steps.append
+    )
     with Oracle(single_verifier(verifier), "inline") as oracle:
         found = Closest().run(question, oracle)
         again = Closest().run(replace(question, history=tuple(steps)), oracle)
     assert found.upper is not None and found.upper >= 0.25 * (1 - 1e-6)
     assert (again.lower, again.upper, len(steps)) == (found.lower, found.upper, 1)
     proves = verifier == "milp"
-    assert found.status is (Status.CLOSED if proves else Status.OPEN)
+    assert found.status is (SearchStatus.CLOSED if proves else SearchStatus.OPEN)
     assert (found.lower > 0.2499) == proves
 
 
 def test_a_verifier_that_does_not_minimise_leaves_it_open(plane: Network) -> None:
-    question = Question(Family(plane, np.array([0.2, 0.3]), 0))
+    question = RadiusQuestion(Family(plane, np.array([0.2, 0.3]), 0))
     with Oracle(single_verifier("pgd"), "inline") as oracle:
         found = Closest().run(question, oracle)
-    assert (found.lower, found.upper, found.status) == (0.0, None, Status.OPEN)
+    assert (found.lower, found.upper, found.status) == (0.0, None, SearchStatus.OPEN)
     assert "minimises" in found.reason

@@ -12,9 +12,9 @@ from scipy import stats
 
 from verifolio.cli.main import run as cli
 from verifolio.errors import InputError
-from verifolio.plugins.distribution.ledger import Entry, Ledger
+from verifolio.plugins.distribution.ledger import DistributionLedger, Entry
+from verifolio.plugins.distribution.radius_search import SearchStatus
 from verifolio.plugins.distribution.report import build_report, load_rows
-from verifolio.plugins.distribution.search import Status
 from verifolio.plugins.distribution.statistics import (
     at_radius,
     compare,
@@ -32,7 +32,7 @@ def row(lower: float | None, upper: float | None, k: int = 0, **more: object) ->
     given = {
         "network": "n.onnx",
         "split": "test",
-        "status": Status.CLOSED,
+        "status": SearchStatus.CLOSED,
         "seconds": 1.0,
         "queries": 2,
     } | more
@@ -44,9 +44,9 @@ def row(lower: float | None, upper: float | None, k: int = 0, **more: object) ->
 ROWS = [
     row(0.1, 0.1, 0),
     row(0.2, 0.25, 1),
-    row(0.3, None, 2, status=Status.OPEN),
-    row(0.0, None, 3, status=Status.OPEN),
-    row(None, None, 4, status=Status.MISCLASSIFIED),
+    row(0.3, None, 2, status=SearchStatus.OPEN),
+    row(0.0, None, 3, status=SearchStatus.OPEN),
+    row(None, None, 4, status=SearchStatus.MISCLASSIFIED),
 ]
 
 
@@ -144,7 +144,7 @@ def many() -> list[Row]:
             for k in range(30):
                 low = float(rng.lognormal(-3, 0.4))
                 rows.append(row(low, low + 0.002, k, network=network, split=split, rounded=bool(k % 2)))
-    return [*rows, row(None, None, 40, status=Status.MISCLASSIFIED, network="a.onnx")]
+    return [*rows, row(None, None, 40, status=SearchStatus.MISCLASSIFIED, network="a.onnx")]
 
 
 def test_the_report_is_one_page_with_every_picture(tmp_path: Path) -> None:
@@ -169,7 +169,7 @@ def test_the_report_is_one_page_with_every_picture(tmp_path: Path) -> None:
 def test_reports_come_from_tables_and_stores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     rows = many()
     write_csv(tmp_path / "out.csv", rows)
-    with Ledger(tmp_path / "run.db") as ledger:
+    with DistributionLedger(tmp_path / "run.db") as ledger:
         ledger.begin("one", {"tolerance": 0.5, "radii": []})
         ledger.begin("two", {"tolerance": 0.5, "radii": [0.001, 0.003, 0.005]})
         for position, one in enumerate(rows):

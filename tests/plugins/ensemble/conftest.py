@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -18,8 +19,10 @@ from verifolio.graph.module import GraphModule
 from verifolio.model.problem import Domain, Problem
 from verifolio.model.query import product_graph
 from verifolio.onnx_import.network import Network
+from verifolio.plugin.choice import Choice
 from verifolio.plugin.property import Reference
-from verifolio.portfolio.tree import single_verifier
+from verifolio.plugins.ensemble.commands import gradient
+from verifolio.portfolio.tree import Member, single_verifier
 from verifolio.solve.oracle import Oracle
 from verifolio.testing.generate import Shape, random_graph
 from verifolio.testing.regions import least_margin, linear_regions
@@ -58,8 +61,13 @@ def random_points(rng: np.random.Generator, count: int, classes: int, norm: floa
     return tuple(found)
 
 
-def inline(verifier: str = "crown", timeout: float = 20.0) -> Oracle:
-    return Oracle(single_verifier(verifier), "inline", timeout=timeout)
+def inline(
+    verifier: str = "crown", timeout: float = 20.0, steps: int = 3, restarts: int = 0, method: str = "search"
+) -> Oracle:
+    """One verifier for queries, light gradient attacks and bounds for batches."""
+    attack = gradient(method, steps=steps, restarts=restarts)
+    portfolio = replace(single_verifier(verifier), attack=attack, bounder=Member(Choice("crown")))
+    return Oracle(portfolio, "inline", timeout=timeout)
 
 
 def product_game(families: list[list[int]], networks: int) -> float:

@@ -14,7 +14,9 @@ import pytest
 
 from verifolio.data import load_data
 from verifolio.errors import InputError
+from verifolio.model.joint import Joint
 from verifolio.onnx_import.network import Network
+from verifolio.plugin.batch import BatchContext
 from verifolio.plugin.estimator import silent
 from verifolio.plugin.property import Reference
 from verifolio.plugins.ensemble.attack import (
@@ -22,23 +24,22 @@ from verifolio.plugins.ensemble.attack import (
     AttackRequest,
     AttackResult,
     EnsembleAttack,
+    GameVerdict,
     Method,
-    Outcome,
     realised_value,
 )
 from verifolio.plugins.ensemble.commands import after_attacks
 from verifolio.plugins.ensemble.decompose import decompose
-from verifolio.plugins.ensemble.falsify import Falsifier, Plan, Task
+from verifolio.plugins.ensemble.gradient import JointGradient
 from verifolio.plugins.ensemble.highs import Ending
-from verifolio.plugins.ensemble.ledger import Ledger
+from verifolio.plugins.ensemble.ledger import EnsembleLedger
 from verifolio.plugins.ensemble.monolith import Program, make_part
-from verifolio.plugins.ensemble.replay import Spot, make_references
+from verifolio.plugins.ensemble.spot import Spot, make_references
 from verifolio.plugins.ensemble.survey import Survey
+from verifolio.portfolio.tree import Member
 from verifolio.solve.oracle import Oracle
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "ensemble"
-
-LIGHT = Plan(steps=3, restarts=0)
 
 
 def play(
@@ -49,7 +50,7 @@ def play(
     **options: Any,
 ) -> AttackResult:
     level = None if alpha is None else Fraction(alpha)
-    settings = AttackOptions(**({"plan": LIGHT} | options))
+    settings = AttackOptions(**options)
     return EnsembleAttack(settings).run(AttackRequest(networks, references, level), oracle)
 
 
@@ -66,7 +67,7 @@ def test_the_first_figure_has_value_one_half(tiny: Any, tmp_path: Path, method: 
     networks, points = figure_one(tiny, tmp_path)
     with tiny.inline() as oracle:
         result = play(networks, points, oracle, "1/2", method=method, attacks=2)
-    assert result.verdict is Outcome.NOT_ROBUST
+    assert result.verdict is GameVerdict.NOT_ROBUST
     assert result.value_lower == Fraction(1, 2)
     assert [a.probability for a in result.attacks] == [Fraction(1, 2)] * 2
     if method is Method.DECOMPOSITION:
@@ -77,11 +78,11 @@ def test_the_first_figure_has_value_one_half(tiny: Any, tmp_path: Path, method: 
 def test_just_above_the_value_the_first_figure_is_robust(tiny: Any, tmp_path: Path) -> None:
     networks, points = figure_one(tiny, tmp_path)
     with tiny.inline() as oracle:
-        assert play(networks, points, oracle, "0.5000001").verdict is Outcome.ROBUST
-        assert play(networks, points, oracle, "0.5").verdict is Outcome.NOT_ROBUST
-        assert play(networks, points, oracle, "0.6", method=Method.SMT).verdict is Outcome.ROBUST
+        assert play(networks, points, oracle, "0.5000001").verdict is GameVerdict.ROBUST
+        assert play(networks, points, oracle, "0.5").verdict is GameVerdict.NOT_ROBUST
+        assert play(networks, points, oracle, "0.6", method=Method.SMT).verdict is GameVerdict.ROBUST
         few = play(networks, points, oracle, "0.4", method=Method.SMT, attacks=1)
-    assert few.verdict is Outcome.UNKNOWN
+    assert few.verdict is GameVerdict.UNKNOWN
     assert "2 may be needed" in few.reason
 
 
@@ -90,7 +91,7 @@ def test_that_a_solver_finds_no_attack_is_no_proof(tiny: Any, tmp_path: Path, me
     networks, points = figure_one(tiny, tmp_path)
     with tiny.inline() as oracle:
         result = play(networks, points, oracle, "0.6", method=method)
-    assert result.verdict is Outcome.UNKNOWN
+    assert result.verdict is GameVerdict.UNKNOWN
     assert result.value_upper == 1
     assert "claimed" in result.stats
 
@@ -101,9 +102,9 @@ def test_single_network_attackers(tiny: Any, tmp_path: Path) -> None:
         uniform = play(networks, points, oracle, "1/2", method=Method.UNIFORM)
         best = play(networks, points, oracle, "1/2", method=Method.DETERMINISTIC)
     assert uniform.value_lower == Fraction(1, 2)
-    assert uniform.verdict is Outcome.NOT_ROBUST
+    assert uniform.verdict is GameVerdict.NOT_ROBUST
     assert best.value_lower == 0
-    assert best.verdict is Outcome.UNKNOWN
+    assert best.verdict is GameVerdict.UNKNOWN
 
 
 def test_a_tie_is_an_error(tiny: Any, tmp_path: Path) -> None:
@@ -112,7 +113,7 @@ def test_a_tie_is_an_error(tiny: Any, tmp_path: Path) -> None:
     point = Reference(np.zeros(2), 0, 0.5, math.inf, -math.inf, math.inf)
     with tiny.inline() as oracle:
         result = play((dead,), (point,), oracle, "1")
-    assert result.verdict is Outcome.NOT_ROBUST
+    assert result.verdict is GameVerdict.NOT_ROBUST
     assert result.value_lower == 1
 
 
@@ -164,31 +165,31 @@ def test_where_bounds_say_it_all_nothing_is_attacked_or_asked(tiny: Any, tmp_pat
         survey = Survey(networks, [Spot(near)], oracle)
         result = decompose(survey, Fraction(1, 2), True, silent)
         assert oracle.counts == {}
-    assert (result.verdict, result.value_upper) == (Outcome.ROBUST, Fraction(0))
+    assert (result.verdict, result.value_upper) == (GameVerdict.ROBUST, Fraction(0))
     assert survey.tally.bounded == 1  # one network that is safe is enough
-    assert "modules" not in vars(survey.falsifier)
+    assert not survey.attacked
 
 
-class Counting(Falsifier):
-    """Remembers how many tasks it had."""
+class Counting(JointGradient):
+    """Remembers how many questions it had."""
 
-    tasks = 0
+    asked = 0
 
-    def attack(self, tasks: Sequence[Task], *more: Any) -> list[Any]:
-        self.tasks += len(tasks)
-        return list(super().attack(tasks, *more))
+    def attack_many(self, questions: Sequence[Joint], context: BatchContext) -> None:
+        self.asked += len(questions)
+        super().attack_many(questions, context)
 
 
 def test_nothing_is_attacked_again_from_the_same_points(tiny: Any, tmp_path: Path) -> None:
     networks, (point,) = figure_one(tiny, tmp_path)
-    with tiny.inline() as oracle:
+    counting = Counting()
+    with Oracle(replace(after_attacks(), attack=Member(counting)), "inline") as oracle:
         survey = Survey(networks, [Spot(point)], oracle)
-        survey.falsifier = Counting(networks)
         for _ in range(2):
             survey.attack([(0, 0b11)])
         survey.attack([(0, 0b01)])  # fooled: another start for the pair
         survey.attack([(0, 0b11)])
-    assert survey.falsifier.tasks == 3
+    assert counting.asked == 3
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0])
@@ -226,8 +227,8 @@ def test_without_answers_the_interval_still_holds_the_value(tiny: Any, tmp_path:
         points = tiny.random_points(rng, 2, 3, math.inf)
         with tiny.inline() as oracle:
             exact = play(networks, points, oracle)
-        with tiny.inline("fgsm") as oracle:
-            blind = play(networks, points, oracle, plan=Plan(1, 0))
+        with tiny.inline("fgsm", steps=1) as oracle:
+            blind = play(networks, points, oracle)
         with tiny.inline() as oracle:
             late = play(networks, points, oracle, seconds=0.0)
         assert exact.value_lower == exact.value_upper
@@ -248,7 +249,7 @@ def test_a_second_run_asks_nothing(tiny: Any, tmp_path: Path) -> None:
         again = play(networks, points, oracle, store=store)
         assert oracle.counts == {}
     assert (again.value_lower, again.value_upper) == (first.value_lower, first.value_upper)
-    ledger = Ledger(store)
+    ledger = EnsembleLedger(store)
     assert len(ledger) > 0
     assert all(fact.x is not None for fact in ledger if fact.verdict.value == "sat")
     ledger.close()

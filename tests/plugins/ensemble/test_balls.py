@@ -21,10 +21,8 @@ from verifolio.plugin.property import Reference
 from verifolio.plugins.ensemble.accuracy import robust_accuracies
 from verifolio.plugins.ensemble.balls import Balls
 from verifolio.plugins.ensemble.climb import best_move, climb
-from verifolio.plugins.ensemble.falsify import Plan
-from verifolio.plugins.ensemble.lattice import Status
-from verifolio.plugins.ensemble.ledger import Fact, Ledger
-from verifolio.plugins.ensemble.replay import Spot, make_references
+from verifolio.plugins.ensemble.lattice import SetStatus
+from verifolio.plugins.ensemble.ledger import EnsembleLedger, Fact
 from verifolio.plugins.ensemble.selection import (
     EnsembleSelection,
     SelectionOptions,
@@ -32,6 +30,7 @@ from verifolio.plugins.ensemble.selection import (
     SelectionResult,
     agreement_points,
 )
+from verifolio.plugins.ensemble.spot import Spot, make_references
 from verifolio.plugins.ensemble.survey import Survey
 from verifolio.portfolio.tree import single_verifier
 from verifolio.solve.oracle import Oracle
@@ -40,7 +39,7 @@ from verifolio.testing.samples import age
 EXAMPLES = Path(__file__).parents[3] / "examples" / "ensemble"
 RADII = (0.04, 0.06, 0.08, 0.1)
 POINTS = 5
-WEAK = Plan(1, 0)  # attacks that leave work to the oracle
+WEAK = {"steps": 1, "restarts": 0}  # attacks that leave work to the oracle
 
 
 @pytest.fixture(scope="module")
@@ -50,26 +49,26 @@ def networks() -> tuple[Network, ...]:
 
 def make_balls(networks: Sequence[Network], radii: Sequence[float], oracle: Oracle) -> Balls:
     data = load_data("digits:train")
-    points = agreement_points(networks, data, POINTS)
+    points = agreement_points(networks, data, POINTS, oracle)
     spots = [Spot(r) for e in radii for r in make_references(data, points, e, math.inf, True)]
-    return Balls(Survey(networks, spots, oracle, plan=WEAK), POINTS, len(radii))
+    return Balls(Survey(networks, spots, oracle), POINTS, len(radii))
 
 
-def statuses(balls: Balls, radius: int) -> list[Status]:
+def statuses(balls: Balls, radius: int) -> list[SetStatus]:
     return [balls.survey.status(j, m) for j, m in balls.questions(radius, balls.pairs)]
 
 
 def test_all_radii_together_say_what_each_says_alone(tiny: Any, networks: tuple[Network, ...]) -> None:
-    with tiny.inline() as oracle:
+    with tiny.inline(**WEAK) as oracle:
         together = make_balls(networks, RADII, oracle)
         together.decide(lambda *_: None)
         assert 0 < oracle.counts["run"] < len(RADII) * POINTS
     for e, radius in enumerate(RADII):
-        with tiny.inline() as oracle:
+        with tiny.inline(**WEAK) as oracle:
             balls = make_balls(networks, [radius], oracle)
             balls.survey.decide(balls.questions(0, balls.pairs))
         assert statuses(balls, 0) == statuses(together, e)
-        assert set(statuses(balls, 0)) <= {Status.SAT, Status.UNSAT}
+        assert set(statuses(balls, 0)) <= {SetStatus.SAT, SetStatus.UNSAT}
 
 
 def select(
@@ -86,9 +85,9 @@ def select(
 
     data, test = load_data("digits:train"), load_data("digits:test")
     request = SelectionRequest(networks, data, RADII, (0, 1), POINTS, None, True, test, (0, 1, 2))
-    with tiny.inline(timeout=timeout) as oracle:
+    with tiny.inline(timeout=timeout, **WEAK) as oracle:
         try:
-            found = EnsembleSelection(SelectionOptions(plan=WEAK, store=store)).run(request, oracle, say)
+            found = EnsembleSelection(SelectionOptions(store=store)).run(request, oracle, say)
         except KeyboardInterrupt:
             found = None
         return found, oracle.counts.get("run", 0)
@@ -105,7 +104,7 @@ def test_a_stopped_run_continues(tiny: Any, networks: tuple[Network, ...], tmp_p
     assert (again.errors.found == whole.errors.found).all()
     assert [a.share for a in again.after] == [a.share for a in whole.after]
     assert asked <= fresh + 4  # what was under way when it stopped
-    ledger = Ledger(store)
+    ledger = EnsembleLedger(store)
     assert all(f.x is not None for f in ledger if f.verdict is Verdict.SAT)
     ledger.close()
 
@@ -123,15 +122,15 @@ def test_facts_of_an_earlier_version_are_proved_again(tmp_path: Path) -> None:
         ),
     )
     key, point = f"average+{network.sha256}", np.array([0.0, 0.5], np.float32)
-    with Ledger(store) as ledger:
+    with EnsembleLedger(store) as ledger:
         false = Fact(key, Spot(far).sha256, Verdict.UNSAT, "bounds")
         lost = Fact(key, Spot(near).sha256, Verdict.SAT, "search", point)  # outside the ball
         ledger.add([false, lost, Fact("other", "spot", Verdict.SAT, "search", point)])
         assert len(ledger) == 3
     age(store)
-    with Ledger(store) as ledger, Oracle(single_verifier("crown"), "inline", timeout=20.0) as oracle:
+    with EnsembleLedger(store) as ledger, Oracle(single_verifier("crown"), "inline", timeout=20.0) as oracle:
         assert {f.verdict for f in ledger} == {Verdict.SAT}
-        found = robust_accuracies([network], [[near], [far]], oracle, ledger, lambda: False)
+        found = robust_accuracies([network], [[near], [far]], oracle, ledger, lambda: math.inf)
     assert [(r.robust, r.broken) for r in found] == [(1, 0), (0, 1)]
 
 
@@ -150,11 +149,11 @@ def test_without_answers_the_intervals_hold_the_scores(tiny: Any, networks: tupl
 def test_accuracies_of_all_radii_are_those_of_each(tiny: Any, networks: tuple[Network, ...]) -> None:
     data = load_data("digits:test")
     rows = [make_references(data, range(6), e, math.inf, True) for e in RADII]
-    with tiny.inline() as oracle:
-        together = robust_accuracies(networks, rows, oracle, Ledger(), lambda: False)
+    with tiny.inline(**WEAK) as oracle:
+        together = robust_accuracies(networks, rows, oracle, EnsembleLedger(), lambda: math.inf)
     for row, found in zip(rows, together, strict=True):
-        with tiny.inline() as oracle:
-            assert robust_accuracies(networks, [row], oracle, Ledger(), lambda: False) == (found,)
+        with tiny.inline(**WEAK) as oracle:
+            assert robust_accuracies(networks, [row], oracle, EnsembleLedger(), lambda: math.inf) == (found,)
 
 
 def test_moves_are_nearly_those_of_the_linear_program() -> None:

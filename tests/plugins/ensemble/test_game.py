@@ -10,7 +10,7 @@ import pytest
 
 from verifolio.errors import InputError
 from verifolio.plugins.ensemble.game import bound_of, gauss, lay_out, solve, spread, value_of
-from verifolio.plugins.ensemble.lattice import Lattice, Status, maximal, maximal_avoiding, members
+from verifolio.plugins.ensemble.lattice import Lattice, SetStatus, maximal, maximal_avoiding, members
 
 POINT = np.zeros(2, np.float32)
 
@@ -74,16 +74,16 @@ def test_witnesses_cover_subsets_and_proofs_supersets() -> None:
     assert lattice.lower_family() == {0}
     lattice.add_witness(0b011, POINT)
     lattice.add_proof(0b110)
-    assert [lattice.status(s) for s in (0b001, 0b010, 0b011)] == [Status.SAT] * 3
-    assert [lattice.status(s) for s in (0b110, 0b111)] == [Status.UNSAT] * 2
-    assert lattice.status(0b101) is Status.OPEN
+    assert [lattice.status(s) for s in (0b001, 0b010, 0b011)] == [SetStatus.SAT] * 3
+    assert [lattice.status(s) for s in (0b110, 0b111)] == [SetStatus.UNSAT] * 2
+    assert lattice.status(0b101) is SetStatus.OPEN
     assert lattice.upper_family() == {0b011, 0b101}
     lattice.add_unknown(0b101)
-    assert lattice.status(0b101) is Status.UNKNOWN
+    assert lattice.status(0b101) is SetStatus.UNKNOWN
     assert lattice.upper_family() == {0b011, 0b101}
     assert lattice.hopeful_family() == {0b011, 0b100}
     lattice.add_witness(0b101, POINT)
-    assert lattice.status(0b101) is Status.SAT
+    assert lattice.status(0b101) is SetStatus.SAT
     assert lattice.lower_family() == {0b011, 0b101}
 
 
@@ -91,9 +91,9 @@ def test_a_witness_drops_the_proofs_it_contradicts() -> None:
     lattice = Lattice(2)
     lattice.add_proof(0b01)
     lattice.add_witness(0b11, POINT)
-    assert lattice.status(0b01) is Status.SAT
+    assert lattice.status(0b01) is SetStatus.SAT
     lattice.add_proof(0b10)
-    assert lattice.status(0b10) is Status.SAT
+    assert lattice.status(0b10) is SetStatus.SAT
 
 
 def test_maximal_sets_by_enumeration() -> None:

@@ -16,8 +16,7 @@ from verifolio.data import load_data
 from verifolio.errors import InputError
 from verifolio.model.answer import Verdict
 from verifolio.onnx_import.network import Network
-from verifolio.plugins.ensemble.falsify import Plan
-from verifolio.plugins.ensemble.ledger import Ledger
+from verifolio.plugins.ensemble.ledger import EnsembleLedger
 from verifolio.plugins.ensemble.scores import Interval, MutualErrors, replace_members
 from verifolio.plugins.ensemble.selection import (
     EnsembleSelection,
@@ -43,8 +42,10 @@ def choose(
     request = SelectionRequest(
         networks, data, RADII, (0, 1), 8, None, True, load_data("digits:test"), tuple(range(test))
     )
-    settings = SelectionOptions(**({"plan": Plan(10, 1)} | options))
-    with tiny.inline(timeout=10.0) as oracle:
+    method = options.pop("method", "verify")
+    settings = SelectionOptions("verify" if method == "verify" else "attack", **options)
+    how = "search" if method == "verify" else method
+    with tiny.inline(timeout=10.0, steps=10, restarts=1, method=how) as oracle:
         return EnsembleSelection(settings).run(request, oracle), oracle.counts
 
 
@@ -52,17 +53,18 @@ def errors(found: list[list[int]], left: list[list[int]] | None = None, balls: i
     return MutualErrors(np.array(found), np.array(left or np.zeros_like(found)), balls)
 
 
-def test_agreement_points_are_the_first_that_all_get_right(networks: tuple[Network, ...]) -> None:
+def test_agreement_points_are_the_first_that_all_get_right(tiny: Any, networks: tuple[Network, ...]) -> None:
     data = load_data("digits:test")
-    found = agreement_points(networks, data, 15)
+    with tiny.inline() as oracle:
+        found = agreement_points(networks, data, 15, oracle)
+        fives = agreement_points(networks, data, 4, oracle, label=5)
+        with pytest.raises(InputError, match="correctly"):
+            agreement_points(networks, data.take([]), 4, oracle)
     assert len(found) == 15
     for i in range(found[-1] + 1):
         right = all(int(n.replay(data.image(i)).argmax()) == data.labels[i] for n in networks)
         assert (i in found) == right
-    fives = agreement_points(networks, data, 4, label=5)
     assert all(data.labels[i] == 5 for i in fives)
-    with pytest.raises(InputError, match="correctly"):
-        agreement_points(networks, data.take([]), 4)
 
 
 def test_attacks_find_less_than_verification(
@@ -86,7 +88,7 @@ def test_a_second_run_asks_nothing(tiny: Any, networks: tuple[Network, ...], tmp
     assert asked == {}
     assert (again.errors.found == first.errors.found).all()
     assert [a.share for a in again.before] == [a.share for a in first.before]
-    ledger = Ledger(store)
+    ledger = EnsembleLedger(store)
     sat = [f for f in ledger if f.verdict is Verdict.SAT]
     assert sat
     assert all(f.x is not None and f.x.shape == (64,) for f in sat)
@@ -105,8 +107,8 @@ def test_larger_sets_than_pairs(tiny: Any) -> None:
     networks = tuple(Network.load(EXAMPLES / f"digits_{n}.onnx") for n in "abce")
     data = load_data("digits:train")
     request = SelectionRequest(networks, data, (0.09,), (0, 1, 2), 6)
-    with tiny.inline(timeout=20.0) as oracle:
-        found = EnsembleSelection(SelectionOptions(plan=Plan(10, 1), together=3)).run(request, oracle)
+    with tiny.inline(timeout=20.0, steps=10, restarts=1) as oracle:
+        found = EnsembleSelection(SelectionOptions(together=3)).run(request, oracle)
     assert set(found.errors.groups) == {0b0111, 0b1011, 0b1101, 0b1110}
     assert sum(count for count, _ in found.errors.groups.values()) > 0
     for mask, (count, left) in found.errors.groups.items():

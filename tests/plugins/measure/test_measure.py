@@ -19,7 +19,7 @@ from verifolio.plugins.measure.metrics import Item, Row, Sampling, accuracy, sat
 from verifolio.plugins.measure.sample import draw, folded, in_unit_ball, share_interval, walk
 from verifolio.portfolio.tree import single_verifier
 from verifolio.properties.file import choose_property
-from verifolio.properties.verdict import Status, decide
+from verifolio.properties.verdict import PropertyStatus, decide
 
 SAMPLING = Sampling(samples=4000)
 Sampler = Callable[..., np.ndarray]
@@ -70,7 +70,7 @@ def test_open_is_neither_proved_nor_refuted(network: Network) -> None:
     prop = choose_property("classification")
     with Oracle(single_verifier("pgd", {"rounds": 1, "samples": 100}), "inline", timeout=2.0) as attacker:
         finding = decide(attacker, prop, [network], Reference(np.array([0.6, 0.4]), 0, 0.05))
-    assert finding.status is Status.OPEN
+    assert finding.status is PropertyStatus.OPEN
     summary = summarise(Row("net", "p", 0.1, (Item(0, 0, csat="open"),)), SAMPLING)
     assert (summary["csat_low"], summary["csat_high"]) == (0.0, 100.0)
 

@@ -17,10 +17,10 @@ from verifolio.graph import Dense, Elementwise, GraphBuilder, Relu
 from verifolio.graph.enclosure import enclose
 from verifolio.model.answer import Verdict
 from verifolio.model.problem import Ball, Domain, Problem, dense_rows
-from verifolio.plugin.choice import Choice
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.pointwise_lp.pattern import Slopes, pattern_at
 from verifolio.plugins.pointwise_lp.verifier import Lbfgs, LbfgsOptions, PointwiseLp, PointwiseLpOptions
+from verifolio.portfolio.tree import single_verifier
 from verifolio.run.budget import Budget
 from verifolio.solve.oracle import Oracle
 from verifolio.testing.check import checker
@@ -176,12 +176,12 @@ def test_its_radius_is_never_below_the_exact_minimum_and_its_point_replays(seed:
 def test_through_core_its_witness_replays_and_is_no_closer_than_what_milp_proves(tmp_path: Path) -> None:
     """The same statement about float32 points and ONNX Runtime, on files."""
     compared = 0
-    with Oracle(executor="inline", timeout=60.0) as oracle:
+    lp, milp = single_verifier("pointwise-lp", {"targets": "all"}), single_verifier("milp")
+    with Oracle(lp, "inline", timeout=60.0) as near, Oracle(milp, "inline", timeout=60.0) as proved:
         for seed in range(4):
             problem, ball = classifier(seed, inputs=4)
             query = write_problem(problem, tmp_path / str(seed))
-            local = oracle.closest(query, ball, Choice("pointwise-lp", {"targets": "all"}))
-            exact = oracle.closest(query, ball, Choice("milp"))
+            local, exact = near.closest(query, ball), proved.closest(query, ball)
             assert local.lower == 0.0
             if local.witness is None:
                 continue

@@ -18,7 +18,7 @@ from verifolio.plugin.property import Growth, Points, Property
 from verifolio.plugins.training.architectures import build
 from verifolio.plugins.training.attacks import Ball, violate
 from verifolio.properties.file import choose_property
-from verifolio.properties.verdict import Status, decide_many
+from verifolio.properties.verdict import PropertyStatus, decide_many
 from verifolio.testing.networks import dense_graph
 
 Array = NDArray[np.float64]
@@ -106,8 +106,8 @@ def test_measuring_agrees_with_the_truth(name: str, norm: float, networks: list[
     for k, one in enumerate(around):
         wrong = violations(prop, networks, one)
         status = found[k].status
-        assert status is not Status.PROVED or not len(wrong)
-        if status is Status.REFUTED:
+        assert status is not PropertyStatus.PROVED or not len(wrong)
+        if status is PropertyStatus.REFUTED:
             witness = found[k].witness
             assert witness is not None
             assert not prop.holds(witness.y, one, witness.x)

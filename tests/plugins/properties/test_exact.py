@@ -17,7 +17,7 @@ from verifolio.plugin.property import Points
 from verifolio.plugins.properties.distances import Lipschitz, LipschitzOptions
 from verifolio.portfolio.tree import single_verifier
 from verifolio.properties.file import choose_property
-from verifolio.properties.verdict import Status, decide
+from verifolio.properties.verdict import PropertyStatus, decide
 from verifolio.vnnlib import write
 
 Array = NDArray[np.float64]
@@ -115,13 +115,13 @@ def test_verdicts_change_where_the_nearest_violation_is(
         radius = nearest_violation(prop, group, reference)
         if not 0.005 < radius < 0.48:
             continue
-        for factor, wrong in ((0.998, Status.REFUTED), (1.002, Status.PROVED)):
+        for factor, wrong in ((0.998, PropertyStatus.REFUTED), (1.002, PropertyStatus.PROVED)):
             at = Reference(np.array([CENTRE]), 0, radius * factor)
             asked = in_a_file(group, at, tmp_path) if make else prop
             status = decide(oracle, asked, group, at).status
             assert status is not wrong, f"{name} at {factor} of {radius}"
             if prop.refutation(group, at) is None:  # only the softmax may stay open
-                assert status is not Status.OPEN, f"{name} at {factor} of {radius}"
+                assert status is not PropertyStatus.OPEN, f"{name} at {factor} of {radius}"
         checked += 1
     assert checked >= 3, f"{name}: only {checked} networks have a violation in reach"
 
@@ -138,7 +138,10 @@ def test_the_softmax_of_two_classes_is_exact(oracle: Oracle, tmp_path: Path) -> 
         choose_property("strong-classification", {"eta": 0.6}),
     )
     limit = 0.25 + np.log(1.5)
-    for radius, expected in ((1 - limit - 1e-4, Status.PROVED), (1 - limit + 1e-4, Status.REFUTED)):
+    for radius, expected in (
+        (1 - limit - 1e-4, PropertyStatus.PROVED),
+        (1 - limit + 1e-4, PropertyStatus.REFUTED),
+    ):
         assert decide(oracle, prop, [network], Reference(np.array([1.0]), 0, radius)).status is expected
 
 

@@ -18,7 +18,7 @@ from verifolio.properties.file import choose_property
 from verifolio.properties.formula import Formula, negate, parse_formula
 from verifolio.properties.formula.evaluate import alternatives, loss, truth
 from verifolio.properties.formula.rows import Binding, disjuncts_of
-from verifolio.properties.verdict import Status, decide
+from verifolio.properties.verdict import PropertyStatus, decide
 from verifolio.testing.networks import dense_graph
 from verifolio.vnnlib.check import row_margins
 
@@ -193,7 +193,7 @@ def test_two_networks_may_have_different_numbers_of_outputs(tmp_path: Path) -> N
     prop = choose_property(str(tmp_path / "p.yaml"))
     reference = Reference(np.array([0.5]), 0, 0.1)
     with Oracle(executor="inline", timeout=5.0) as oracle:
-        assert decide(oracle, prop, nets, reference).status is Status.REFUTED
+        assert decide(oracle, prop, nets, reference).status is PropertyStatus.REFUTED
     known = reference.with_outputs(nets)
     assert known.sizes == (3, 1)
     assert not prop.holds(np.array([0.0, 0.0, 5.0, -5.0]), known, known.x)

@@ -17,7 +17,7 @@ from verifolio.plugins.properties.affine import affine_radius
 from verifolio.plugins.properties.distances import Lipschitz, LipschitzOptions
 from verifolio.portfolio.tree import single_verifier
 from verifolio.properties.file import choose_property
-from verifolio.properties.verdict import Status, at_sight, decide, follow
+from verifolio.properties.verdict import PropertyStatus, at_sight, decide, follow
 from verifolio.testing.networks import dense_graph
 
 
@@ -103,7 +103,7 @@ def test_a_steep_piece_is_a_violation_at_sight(tmp_path: Path) -> None:
     network, prop = two_slopes(tmp_path), Lipschitz(LipschitzOptions(2.9))
     steep, flat = (Reference(np.array([x, 0.5]), 0, 0.1) for x in (0.75, 0.25))
     found = at_sight(prop, [network], steep)
-    assert found is not None and found.status is Status.REFUTED and found.witness is not None
+    assert found is not None and found.status is PropertyStatus.REFUTED and found.witness is not None
     assert not prop.holds(found.witness.y, steep.with_outputs([network]), found.witness.x)
     assert prop.candidates([network], flat) == []
 
@@ -142,9 +142,9 @@ def test_other_norms_stretch_no_farther_than_their_ball(norm: float, tmp_path: P
     write_onnx(dense_graph([([[2.5, 2.5], [0.0, 0.0]], [0.0, -1.0])]), path)
     network = Network.load(path)
     with Oracle(executor="inline", timeout=5.0) as oracle:
-        for constant, status in ((4.0, Status.REFUTED), (5.5, Status.PROVED)):
+        for constant, status in ((4.0, PropertyStatus.REFUTED), (5.5, PropertyStatus.PROVED)):
             prop = choose_property("lipschitz", {"constant": constant})
             reference = Reference(np.array([0.5, 0.5]), 0, 0.1, norm)
             assert decide(oracle, prop, [network], reference).status is status
             answer = oracle.ask(prop.query([network], reference))  # the one query, without any help
-            assert answer.verdict is (Verdict.SAT if status is Status.REFUTED else Verdict.UNSAT)
+            assert answer.verdict is (Verdict.SAT if status is PropertyStatus.REFUTED else Verdict.UNSAT)

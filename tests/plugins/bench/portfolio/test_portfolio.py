@@ -18,10 +18,10 @@ from verifolio.errors import InputError
 from verifolio.plugins.bench.portfolio.explain import rows, simulated, with_defaults
 from verifolio.plugins.bench.portfolio.judge import BEST, LEARNED, SINGLE, judge
 from verifolio.plugins.bench.portfolio.runs import Configuration, Source, parse_configuration, read_runs
-from verifolio.plugins.bench.portfolio.search import build, round_up, single_best, slices
+from verifolio.plugins.bench.portfolio.schedule_search import build, round_up, single_best, slices
 from verifolio.plugins.bench.portfolio.table import (
     Schedule,
-    Step,
+    ScheduleStep,
     Table,
     cost,
     make_table,
@@ -50,24 +50,27 @@ def table_of(solved: list[list[float]], spent: list[list[float]] | None = None, 
 class TestSimulation:
     def test_stages_take_turns(self) -> None:
         table = table_of([[1.0, INF, INF], [5.0, 5.0, 9.5]])
-        done, by = run_lane((Step(0, 2.0), Step(1)), table)
+        done, by = run_lane((ScheduleStep(0, 2.0), ScheduleStep(1)), table)
         assert done.tolist() == [1.0, 7.0, INF]
         assert by.tolist() == [0, 1, -1]
 
     def test_who_gives_up_early_leaves_its_time(self) -> None:
         table = table_of([[INF], [9.5]], [[0.25], [9.5]])
-        assert run_lane((Step(0, 2.0), Step(1)), table)[0].tolist() == [9.75]
+        assert run_lane((ScheduleStep(0, 2.0), ScheduleStep(1)), table)[0].tolist() == [9.75]
 
     def test_lanes_race(self) -> None:
         table = table_of([[1.0, INF], [5.0, 5.0]])
-        done, by = run_schedule(((Step(0),), (Step(1),)), table)
+        done, by = run_schedule(((ScheduleStep(0),), (ScheduleStep(1),)), table)
         assert (done.tolist(), by.tolist()) == ([1.0, 5.0], [0, 1])
 
     def test_a_portfolio_is_simulated_like_its_schedule(self) -> None:
         rng = np.random.default_rng(1)
         times = np.where(rng.random((3, 40)) < 0.5, rng.uniform(0, 10, (3, 40)), INF)
         table = table_of(times.tolist())
-        for schedule in [((Step(0, 2.0), Step(1, 4.0), Step(2)),), ((Step(1),), (Step(0, 3.0), Step(2)))]:
+        for schedule in [
+            ((ScheduleStep(0, 2.0), ScheduleStep(1, 4.0), ScheduleStep(2)),),
+            ((ScheduleStep(1),), (ScheduleStep(0, 3.0), ScheduleStep(2))),
+        ]:
             portfolio = read_back(portfolio_text(schedule, table, []), "x.yaml")
             found = simulated(portfolio, table)
             assert not isinstance(found, str)
@@ -115,8 +118,8 @@ class TestSearch:
         for _ in range(5):
             times = np.where(rng.random((2, 30)) < 0.6, rng.exponential(3, (2, 30)), INF)
             table = table_of(np.where(times > 10, INF, times).tolist())
-            every: list[Schedule] = [((Step(a),),) for a in (0, 1)]
-            every += [((Step(a, s), Step(1 - a)),) for a in (0, 1) for s in slices(table, a)]
+            every: list[Schedule] = [((ScheduleStep(a),),) for a in (0, 1)]
+            every += [((ScheduleStep(a, s), ScheduleStep(1 - a)),) for a in (0, 1) for s in slices(table, a)]
             best = min(cost(run_schedule(x, table)[0], table.limits, "par2") for x in every)
             found = cost(run_schedule(build(table, 1, "par2")[0], table)[0], table.limits, "par2")
             assert found <= best * 1.002

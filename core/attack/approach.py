@@ -19,7 +19,7 @@ from verifolio.attack.cost import cost_of
 from verifolio.attack.descend import outputs
 from verifolio.attack.targets import Targets, make_targets
 from verifolio.graph.module import GraphModule
-from verifolio.model.problem import Problem
+from verifolio.plugin.batch import Spot
 from verifolio.run.budget import Budget
 
 Array = NDArray[np.float64]
@@ -30,23 +30,6 @@ HALVINGS = 10
 KEPT = 4  # disjuncts of one input that later rounds look at
 SPREAD = 1.0  # doublings of the first radii
 SLOWEST = 2e-3  # change of a ball's radius at the end of a round
-
-
-@dataclass(frozen=True, eq=False)
-class Spot:
-    """Where to look: around `centre`, in the box of `problem`, with distances in units of `scale`.
-
-    `reach` is how far the search may go, `start` a known counterexample, `seed` makes the lanes' own noise, and
-    `guess` is a radius to begin with.
-    """
-
-    problem: Problem
-    centre: Array
-    scale: Array
-    reach: float
-    start: NDArray[np.float32] | None = None
-    seed: int = 0
-    guess: float = 0.0
 
 
 @dataclass(frozen=True)

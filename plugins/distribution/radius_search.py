@@ -1,12 +1,14 @@
-"""What the three searches share: the request, the log of steps, and the bracket they end with."""
+"""Searches over radii: how one declares itself, its question, its log of steps, and the bracket it ends with."""
 
 from __future__ import annotations
 
 import math
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,18 +16,19 @@ from numpy.typing import NDArray
 from verifolio.errors import SoundnessAlarm
 from verifolio.model.answer import Flag, Verdict, Witness
 from verifolio.model.query import Query
-from verifolio.properties.verdict import Finding
-from verifolio.properties.verdict import Status as Decided
+from verifolio.plugin.estimator import Estimator, OracleLike, Progress, silent
+from verifolio.portfolio.tree import Portfolio
+from verifolio.properties.verdict import Finding, PropertyStatus
 from verifolio.trust.referee import confirmed, in_ball
 from verifolio.vnnlib import write
 
 from .family import Family
 
 KNOWN = "known"
-VERDICTS = {Decided.PROVED: Verdict.UNSAT, Decided.REFUTED: Verdict.SAT}
+VERDICTS = {PropertyStatus.PROVED: Verdict.UNSAT, PropertyStatus.REFUTED: Verdict.SAT}
 
 
-class Status(StrEnum):
+class SearchStatus(StrEnum):
     """How an input's search ended."""
 
     CLOSED = "closed"  # as narrow as was asked for
@@ -35,7 +38,7 @@ class Status(StrEnum):
 
 
 @dataclass(frozen=True, eq=False)
-class Step:
+class SearchStep:
     """One question of a search and what came of it; all of them together are enough to continue."""
 
     kind: str  # query, squeeze, minimise, or known from another run
@@ -54,12 +57,12 @@ class Step:
     reused: bool = False  # an answer of another search or session: its seconds are not this search's
 
 
-def forget(_: Step) -> None:
+def forget(_: SearchStep) -> None:
     """The log that keeps nothing."""
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class RadiusQuestion:
     """How large is the largest radius without a counterexample?
 
     The grid searches look at `radii`; `bracket` looks anywhere up to `largest` (0: the whole range) until the
@@ -74,8 +77,8 @@ class Question:
     tolerance: float = 1e-3
     timeout: float = math.inf
     budget: float = math.inf
-    history: tuple[Step, ...] = ()
-    log: Callable[[Step], None] = forget
+    history: tuple[SearchStep, ...] = ()
+    log: Callable[[SearchStep], None] = forget
     keep: Path | None = None
 
 
@@ -88,7 +91,7 @@ class Critical:
 
     lower: float
     upper: float | None
-    status: Status
+    status: SearchStatus
     witness: NDArray[np.float32] | None = None
     distance: float | None = None
     flags: frozenset[Flag] = frozenset()
@@ -96,7 +99,7 @@ class Critical:
     queries: int = 0
     cancelled: int = 0
     reason: str = ""
-    steps: tuple[Step, ...] = field(default=(), repr=False)
+    steps: tuple[SearchStep, ...] = field(default=(), repr=False)
 
     @property
     def reused(self) -> int:
@@ -106,20 +109,44 @@ class Critical:
     @property
     def terminated(self) -> bool:
         """Whether a query without an answer keeps the two sides apart."""
-        return self.status is Status.OPEN and broken_off(self.steps, self.lower, self.upper)
+        return self.status is SearchStatus.OPEN and broken_off(self.steps, self.lower, self.upper)
 
     @property
     def gap(self) -> float | None:
         return None if self.upper is None else self.upper - self.lower
 
 
+class RadiusSearch(Estimator):
+    """An estimator that commands take as `--search NAME`: a radius question in, a bracket out.
+
+    `grid`: it looks at the radii of a grid only, which the user then has to give. `continues`: it starts from what
+    other runs proved or refuted, and from a quick look at the input together with its neighbours.
+    """
+
+    Request: ClassVar[type] = RadiusQuestion
+    grid: ClassVar[bool] = False
+    continues: ClassVar[bool] = False
+
+    @property
+    def lanes(self) -> int:
+        """How many queries it asks at a time."""
+        return 1
+
+    def check(self, family: Family, portfolio: Portfolio) -> None:
+        """Say (InputError) what about this input or this portfolio makes the search impossible; shows at once."""
+
+    @abstractmethod
+    def run(self, request: RadiusQuestion, oracle: OracleLike, progress: Progress = silent) -> Critical:
+        """Search; every step goes to `request.log` as soon as it is known."""
+
+
 def make_step(
     family: Family, radius: float, finding: Finding, timeout: float, elapsed: float, kind: str = "query"
-) -> Step:
+) -> SearchStep:
     """A logged finding; a radius counts as proved only by a proof, a distance only by a replayed violation."""
     answer, witness = finding.answer, finding.witness
     verdict = VERDICTS.get(finding.status, Verdict.UNKNOWN if answer.verdict.decided else answer.verdict)
-    return Step(
+    return SearchStep(
         kind,
         radius,
         verdict,
@@ -136,7 +163,7 @@ def make_step(
     )
 
 
-def broken_off(steps: Sequence[Step], lower: float, upper: float | None) -> bool:
+def broken_off(steps: Sequence[SearchStep], lower: float, upper: float | None) -> bool:
     """A critical termination: some query strictly between the two sides was asked and had no answer."""
     top = math.inf if upper is None else upper
     between = [s for s in steps if s.kind == "query" and lower < s.radius < top]

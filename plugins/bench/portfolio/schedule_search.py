@@ -10,7 +10,7 @@ import numpy as np
 
 from verifolio.errors import InputError
 
-from .table import Goal, Lane, Schedule, Step, Table, cost, run_lane
+from .table import Goal, Lane, Schedule, ScheduleStep, Table, cost, run_lane
 
 SLICES = 12  # per configuration; taken from the times at which it decided something
 LONGEST = 5  # steps in a lane
@@ -41,7 +41,7 @@ def build(table: Table, cores: int, goal: Goal) -> tuple[Schedule, Table]:
 def single_best(table: Table, goal: Goal) -> Schedule:
     """The one configuration that would have been best alone."""
     costs = [cost(times, table.limits, goal) for times in table.solved]
-    return ((Step(int(np.argmin(costs))),),)
+    return ((ScheduleStep(int(np.argmin(costs))),),)
 
 
 def slices(table: Table, row: int) -> list[float]:
@@ -76,16 +76,20 @@ class _Search:
     def _start(self) -> Schedule:
         """One lane: the best of all pairs and slices. More: the best members side by side."""
         rows = range(len(self.table.configurations))
-        single = min((((Step(r),),) for r in rows), key=self._cost)
+        single = min((((ScheduleStep(r),),) for r in rows), key=self._cost)
         if self.lanes == 1:
-            pairs = [((Step(a, s), Step(b)),) for a, b in permutations(rows, 2) for s in self.slices[a]]
+            pairs = [
+                ((ScheduleStep(a, s), ScheduleStep(b)),)
+                for a, b in permutations(rows, 2)
+                for s in self.slices[a]
+            ]
             pair = min(pairs, key=self._cost, default=single)
             gain = self._cost(single) - self._cost(pair)
             return pair if gain > LEAST_GAIN * abs(self._cost(single)) else single
         schedule: Schedule = single
         while len(schedule) < self.lanes:
             taken = {lane[0].row for lane in schedule}
-            schedule = min(((*schedule, (Step(r),)) for r in rows if r not in taken), key=self._cost)
+            schedule = min(((*schedule, (ScheduleStep(r),)) for r in rows if r not in taken), key=self._cost)
         return schedule
 
     def _cost(self, schedule: Schedule) -> float:
@@ -107,21 +111,25 @@ class _Search:
             if rest:
                 yield _ended(rest)
             if k < len(lane) - 1:
-                yield from ((*lane[:k], Step(step.row, s), *lane[k + 1 :]) for s in self.slices[step.row])
+                yield from (
+                    (*lane[:k], ScheduleStep(step.row, s), *lane[k + 1 :]) for s in self.slices[step.row]
+                )
                 yield self._limited((*lane[:k], lane[k + 1], step, *lane[k + 2 :]))
         rows = range(len(self.table.configurations)) if len(lane) < LONGEST else range(0)
         for row in rows:
             for place in range(len(lane)):
-                yield from ((*lane[:place], Step(row, s), *lane[place:]) for s in self.slices[row])
+                yield from ((*lane[:place], ScheduleStep(row, s), *lane[place:]) for s in self.slices[row])
             last = lane[-1]
-            yield from ((*lane[:-1], Step(last.row, s), Step(row)) for s in self.slices[last.row])
+            yield from (
+                (*lane[:-1], ScheduleStep(last.row, s), ScheduleStep(row)) for s in self.slices[last.row]
+            )
 
     def _limited(self, lane: Lane) -> Lane:
         """The last step has what is left; the others need a slice."""
         longest = [s[-1] if s else 1.0 for s in self.slices]
-        steps = [s if s.seconds is not None else Step(s.row, longest[s.row]) for s in lane]
+        steps = [s if s.seconds is not None else ScheduleStep(s.row, longest[s.row]) for s in lane]
         return _ended(tuple(steps))
 
 
 def _ended(lane: Lane) -> Lane:
-    return (*lane[:-1], Step(lane[-1].row))
+    return (*lane[:-1], ScheduleStep(lane[-1].row))

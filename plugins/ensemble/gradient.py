@@ -1,55 +1,188 @@
-"""Gradient attacks on many (point, set of networks) pairs at once: GA1 to GA3, and a stronger search.
+"""The verifier `joint-gradient`: gradient attacks on many sets of networks at once, GA1 to GA3 and a stronger search.
 
 GA1 is one step of FGSM on the sum of the members' cross-entropies, GA2 iterates it, GA3 iterates on the
 members that are not fooled yet, from random starts too (Goodfellow et al. 2014, Kurakin et al. 2016,
 extended to several networks); each tries the weaker ones first, so what they find is nested. `search` goes for
-the least fooled member's margin: in boxes by `climb`, in other balls by steps that shrink.
+the least fooled member's margin: in boxes by `climb`, in other balls by steps that shrink. Questions that are not
+about labels are attacked as any other.
 """
 
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
-from typing import Literal
+from functools import cached_property, lru_cache, partial
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
+from verifolio.attack import AttackSettings, attack_many, unattackable
 from verifolio.attack.project import project, steepest
 from verifolio.attack.targets import Targets
-from verifolio.onnx_import.network import Network
+from verifolio.graph import Graph
+from verifolio.graph.module import GraphModule
+from verifolio.model.answer import Outcome
+from verifolio.model.joint import Joint
+from verifolio.model.problem import Domain, Problem
+from verifolio.plugin.batch import BatchContext
+from verifolio.plugin.verifier import Context, Verifier
+from verifolio.run.threads import one_thread
+from verifolio.vnnlib import Rows
 
 from .climb import climb
 from .lattice import members
-from .replay import Float32, Spot
 
+Array = NDArray[np.float64]
+Float32 = NDArray[np.float32]
 Method = Literal["ga1", "ga2", "ga3", "search"]
 PLAIN: tuple[Method, ...] = ("ga1", "ga2", "ga3")
-BATCH = 2048
+BATCH = 2048  # tasks made into tensors together
 TOGETHER = 256  # descents at most that are made at once rather than one after the other
 NEAR = 1e-5  # margins above -NEAR are worth a replay: float32 rounds differently there
+OTHERS = AttackSettings(rounds=2, restarts=8, steps=20, samples=0, diversify_steps=2)  # not about labels
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How hard to try: steps per descent, and how many random starts beside the point itself."""
+class GradientOptions:
+    """`method`; `steps` per descent, and how many random starts (`restarts`) beside the point itself."""
 
+    method: Method = "search"
     steps: int = 20
     restarts: int = 4
-    seed: int = 0
 
 
 @dataclass(frozen=True, eq=False)
 class Task:
-    """Fool all networks of `mask` at one spot; `starts` are points to begin from, besides the centre."""
+    """Fool all networks of `mask` in a domain around a centre; `starts` are further points to begin from."""
 
-    spot: Spot
+    domain: Domain
+    centre: Array
+    label: int
     mask: int
-    starts: tuple[Float32, ...] = ()
+    starts: tuple[Array, ...] = ()
+
+    @property
+    def norm(self) -> float:
+        return math.inf if self.domain.ball is None else self.domain.ball.norm
+
+    @property
+    def radius(self) -> float:
+        """The ball's, or how far the box reaches from the centre."""
+        if self.domain.ball is not None:
+            return self.domain.ball.radius
+        return float(np.maximum(self.domain.upper - self.centre, self.centre - self.domain.lower).max())
+
+    @property
+    def inner(self) -> tuple[Float32, Float32]:
+        """The largest float32 box inside the domain."""
+        lower, upper = self.domain.lower, self.domain.upper
+        low, high = lower.astype(np.float32), upper.astype(np.float32)
+        low = np.where(low.astype(np.float64) < lower, np.nextafter(low, np.float32(np.inf)), low)
+        high = np.where(high.astype(np.float64) > upper, np.nextafter(high, np.float32(-np.inf)), high)
+        return low.astype(np.float32), high.astype(np.float32)
+
+
+class JointGradient(Verifier):
+    """Looks for one input that several networks give a wrong label; proves nothing."""
+
+    name: ClassVar[str] = "joint-gradient"
+    can_falsify: ClassVar[bool] = True
+    can_attack_many: ClassVar[bool] = True
+    Options: ClassVar[type] = GradientOptions
+    options: GradientOptions
+
+    def refuses(self, problem: Problem) -> str | None:
+        return unattackable(problem)
+
+    def run(self, problem: Problem, context: Context) -> Outcome:
+        found: list[Array] = []
+
+        def offer(_: int, x: Array) -> bool:
+            if context.check(x):
+                found.append(x)
+            return bool(found)
+
+        near = context.evidence.candidates
+        batch = BatchContext(context.budget, context.seed, context.device, offer, {0: near})
+        self.attack_many([Joint((problem,))], batch)
+        return Outcome.found(found[0]) if found else Outcome.unknown("no counterexample found")
+
+    def attack_many(self, questions: Sequence[Joint], context: BatchContext) -> None:
+        labels = {k: label for k, q in enumerate(questions) if (label := label_of(q)) is not None}
+        norms: dict[float, list[int]] = defaultdict(list)
+        for k in labels:
+            ball = questions[k].domain.ball
+            norms[math.inf if ball is None else ball.norm].append(k)
+        for same in norms.values():
+            for start in range(0, len(same), BATCH):
+                if not context.budget.expired():
+                    self._attack({k: labels[k] for k in same[start : start + BATCH]}, questions, context)
+        others = {k: p for k, q in enumerate(questions) if k not in labels and (p := q.problem) is not None}
+        places = list(others)
+        attack_many(
+            list(others.values()),
+            lambda i, x: context.offer(places[i], x),
+            context.budget,
+            OTHERS,
+            seed=context.seed,
+            device=context.device,
+        )
+
+    def _attack(self, labels: dict[int, int], questions: Sequence[Joint], context: BatchContext) -> None:
+        graphs = list(dict.fromkeys(p.graph for k in labels for p in questions[k].parts))
+        places = {graph: c for c, graph in enumerate(graphs)}
+        tasks = []
+        for k, label in labels.items():
+            mask = sum(1 << places[p.graph] for p in questions[k].parts)
+            tasks.append(_task(questions[k].domain, label, mask, context.starts.get(k, ())))
+        falsifier = Falsifier([module_of(g) for g in graphs], self.options, context.seed)
+        with one_thread():
+            points = falsifier.attack(tasks)
+        for k, x in zip(labels, points, strict=True):
+            if x is not None:
+                context.offer(k, x.astype(np.float64))
+
+
+def _task(domain: Domain, label: int, mask: int, starts: Sequence[Array]) -> Task:
+    """The centre is the ball's; in a box it is the first start, or the middle without one."""
+    if domain.ball is not None:
+        return Task(domain, domain.ball.centre, label, mask, tuple(starts[1:]))
+    centre = starts[0] if len(starts) else (domain.lower + domain.upper) / 2
+    return Task(domain, np.clip(centre, domain.lower, domain.upper), label, mask, tuple(starts[1:]))
+
+
+@lru_cache(maxsize=16)
+def module_of(graph: Graph) -> nn.Module:
+    """The graph as a module for gradients; kept, because a worker gets many batches about few networks."""
+    return GraphModule(graph, torch.float32).requires_grad_(False)
+
+
+def label_of(question: Joint) -> int | None:
+    """The label that all parts are to lose, if that is what they ask; each graph only once."""
+    found = {_lost(p.disjuncts, p.graph.input_size, p.graph.output_size) for p in question.parts}
+    once = len({p.graph for p in question.parts}) == len(question.parts)
+    return found.pop() if once and len(found) == 1 else None
+
+
+@lru_cache(maxsize=256)
+def _lost(disjuncts: tuple[Rows, ...], inputs: int, outputs: int) -> int | None:
+    """The label y in a condition `Y_y <= Y_l for some l`, over all other labels l."""
+    seen, others = set(), set()
+    for rows in disjuncts:
+        terms = {int(c): float(v) for c, v in zip(rows.column, rows.coefficient, strict=True)}
+        if rows.count != 1 or rows.exact_rhs[0] != 0 or sorted(terms.values()) != [-1.0, 1.0]:
+            return None
+        seen |= {c for c, v in terms.items() if v > 0}
+        others |= {c for c, v in terms.items() if v < 0}
+    if len(seen) != 1 or seen | others != set(range(inputs, inputs + outputs)):
+        return None
+    return seen.pop() - inputs
 
 
 @dataclass(eq=False)
@@ -86,32 +219,18 @@ class _Batch:
 class Falsifier:
     """The networks as torch modules, and attacks on batches of tasks; nothing here is believed unreplayed."""
 
-    def __init__(self, networks: Sequence[Network], plan: Plan | None = None) -> None:
-        self.networks = list(networks)
-        self.plan = plan or Plan()
+    def __init__(self, modules: Sequence[nn.Module], plan: GradientOptions, seed: int = 0) -> None:
+        self.modules, self.plan, self.seed = list(modules), plan, seed
 
-    @cached_property
-    def modules(self) -> list[nn.Module]:
-        """Made for the first attack; where bounds decide everything, there is none."""
-        return [n.module().requires_grad_(False) for n in self.networks]
-
-    def attack(
-        self, tasks: Sequence[Task], method: Method, stop: Callable[[], bool] = lambda: False
-    ) -> list[Float32 | None]:
-        """The most promising point of every task, or None where no member set looks fooled."""
-        found: list[Float32 | None] = []
-        for start in range(0, len(tasks), BATCH):
-            part = tasks[start : start + BATCH]
-            found += [None] * len(part) if stop() else self._attack(part, method)
-        return found
-
-    def _attack(self, tasks: Sequence[Task], method: Method) -> list[Float32 | None]:
+    def attack(self, tasks: Sequence[Task]) -> list[Float32 | None]:
+        """The most promising point of every task, or None where no member set looks fooled; all of one norm."""
+        method = self.plan.method
         runs = len(self._runs(method, tasks))
-        boxes = math.isinf(tasks[0].spot.reference.norm)
+        boxes = math.isinf(tasks[0].norm)
         if method == "search" and not boxes and len(tasks) * runs <= TOGETHER:
             return self._attack_together(tasks, runs)
-        batch = _make_batch(tasks, len(self.networks))
-        random = torch.Generator().manual_seed(self.plan.seed)
+        batch = _make_batch(tasks, len(self.modules))
+        random = torch.Generator().manual_seed(self.seed)
         best = batch.centre.clone()
         margin = self.margins(batch, best).amin(1)
         for run, how in enumerate(self._runs(method, tasks)):
@@ -130,8 +249,8 @@ class Falsifier:
 
     def _attack_together(self, tasks: Sequence[Task], runs: int) -> list[Float32 | None]:
         """Few tasks: all descents of all of them as one batch, since a step costs the same for one as for many."""
-        batch = _make_batch([t for t in tasks for _ in range(runs)], len(self.networks))
-        random = torch.Generator().manual_seed(self.plan.seed)
+        batch = _make_batch([t for t in tasks for _ in range(runs)], len(self.modules))
+        random = torch.Generator().manual_seed(self.seed)
         x = batch.centre.clone()
         for run in range(1, runs):
             x[run::runs] = self._start(batch.take(torch.arange(run, len(x), runs)), tasks, run, random)
@@ -145,7 +264,7 @@ class Falsifier:
         if method == "search":
             given = max(len(t.starts) for t in tasks)
             # climbs from random points end where others do
-            drawn = self.plan.restarts if not math.isinf(tasks[0].spot.reference.norm) else 1
+            drawn = self.plan.restarts if not math.isinf(tasks[0].norm) else 1
             return ["search"] * (1 + given + min(drawn, self.plan.restarts))
         plain = PLAIN[: PLAIN.index(method) + 1]
         more = self.plan.restarts if method == "ga3" else 0
@@ -160,7 +279,7 @@ class Falsifier:
         drawn = project(batch.geometry, noise[:, None])[:, 0]
         for k, task in enumerate(tasks):
             given = run <= len(task.starts)
-            x[k] = torch.from_numpy(np.asarray(task.starts[run - 1])) if given else drawn[k]
+            x[k] = torch.from_numpy(np.asarray(task.starts[run - 1], np.float32)) if given else drawn[k]
         return x
 
     @torch.no_grad()
@@ -272,16 +391,16 @@ def _direction(batch: _Batch, slope: Tensor) -> Tensor:
 
 
 def _make_batch(tasks: Sequence[Task], networks: int) -> _Batch:
-    boxes = [t.spot.inner for t in tasks]
+    boxes = [t.inner for t in tasks]
     lower = torch.from_numpy(np.stack([low for low, _ in boxes]))
     upper = torch.from_numpy(np.stack([high for _, high in boxes]))
-    centre = torch.from_numpy(np.stack([t.spot.reference.x for t in tasks]).astype(np.float32))
+    centre = torch.from_numpy(np.stack([t.centre for t in tasks]).astype(np.float32))
     masks = torch.zeros((len(tasks), networks), dtype=torch.bool)
     for k, task in enumerate(tasks):
         masks[k, members(task.mask)] = True
-    labels = torch.tensor([t.spot.reference.label for t in tasks], dtype=torch.int64)
-    norm = tasks[0].spot.reference.norm
-    radius = torch.tensor([t.spot.reference.epsilon for t in tasks], dtype=torch.float32)
+    labels = torch.tensor([t.label for t in tasks], dtype=torch.int64)
+    norm = tasks[0].norm
+    radius = torch.tensor([t.radius for t in tasks], dtype=torch.float32)
     nothing = torch.zeros((len(tasks), 0))
     parts = (torch.arange(len(tasks)), lower, upper, nothing[..., None], nothing, nothing.bool(), nothing)
     geometry = Targets(*parts)

@@ -1,0 +1,199 @@
+"""With --verifier X nobody but X works on a question, in any command, and every fact says where it came from."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+import subprocess
+import sys
+from collections import Counter
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+NETWORKS, ENSEMBLE = ROOT / "examples" / "networks", ROOT / "examples" / "ensemble"
+DIGITS = str(NETWORKS / "digits_dense.onnx")
+PLUGIN = '''
+import os
+
+from verifolio import hookimpl
+from verifolio.plugin import registry
+from verifolio.plugins.attack.falsifiers import Pgd
+from verifolio.plugins.crown.verifier import Crown
+from verifolio.trust import referee
+
+
+def note(*words):
+    with open(os.environ["CALLS"], "a") as file:
+        file.write(" ".join((str(os.getpid()), *words)) + "\\n")
+
+
+class Bare(Crown):
+    """Decides queries and has no batch ability."""
+
+    name = "bare"
+    can_bound_many = False
+
+    def run(self, problem, context):
+        note(self.name, "run")
+        return super().run(problem, context)
+
+
+class Able(Bare):
+    """The same with every batch ability, all of them its own as far as core can tell."""
+
+    name = "able"
+    can_bound_many = can_attack_many = can_approach_many = True
+
+    def bound_many(self, problems, context):
+        note(self.name, "bound_many")
+        return super().bound_many(problems, context)
+
+    def attack_many(self, questions, context):
+        note(self.name, "attack_many")
+        Pgd().attack_many(questions, context)
+
+    def approach_many(self, spots, gain, context):
+        note(self.name, "approach_many")
+        Pgd().approach_many(spots, gain, context)
+
+
+def get(self, name, original=registry.Registry.get):
+    if self.kind == "verifier":
+        note(name, "lookup")
+    return original(self, name)
+
+
+def run_networks(query, x, original=referee.run_networks):
+    note("referee", "replay")
+    return original(query, x)
+
+
+registry.Registry.get = get
+referee.run_networks = run_networks
+
+
+@hookimpl
+def register_verifiers(registry):
+    registry.add(Bare)
+    registry.add(Able)
+'''
+MANY = "import json, sys; from verifolio.cli.main import run; print([run(c) for c in json.load(sys.stdin)])"
+SMALL = ["--timeout", "60", "--executor", "inline"]
+
+
+@pytest.fixture
+def place(tmp_path: Path) -> Path:
+    info = tmp_path / "site" / "counting-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: counting\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[verifolio]\ncounting = counting\n")
+    (tmp_path / "site" / "counting.py").write_text(PLUGIN)
+    return tmp_path
+
+
+def run_all(place: Path, commands: list[list[str]]) -> tuple[list[int], Counter[tuple[str, str]], set[str]]:
+    """The exit codes, how often who did what, and what was done in the driver itself."""
+    calls = place / "calls"
+    calls.write_text("")
+    environment = os.environ | {
+        "PYTHONPATH": str(place / "site"),
+        "CALLS": str(calls),
+        "OMP_NUM_THREADS": "1",
+        "PYTHONSAFEPATH": "1",
+    }
+    with subprocess.Popen(
+        [sys.executable, "-c", MANY],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=place,
+        env=environment,
+    ) as driver:
+        out, err = driver.communicate(json.dumps(commands), timeout=900)
+    assert driver.returncode == 0, err
+    print(err)
+    lines = [tuple(line.split()) for line in calls.read_text().splitlines()]
+    own = {what for pid, _, what in lines if int(pid) == driver.pid and what != "lookup"}
+    return json.loads(out.splitlines()[-1]), Counter((who, what) for _, who, what in lines), own
+
+
+def sources(store: Path, sql: str) -> set[str]:
+    with closing(sqlite3.connect(store)) as connection:
+        return {str(row[0]) for row in connection.execute(sql)}
+
+
+def commands_of(name: str, place: Path) -> list[list[str]]:
+    store = ["--store", str(place / "facts.db"), "--verifier", name, *SMALL]
+    prop = str(NETWORKS / "properties" / "digits_dense_45_0.01.vnnlib")
+    (place / "instances.csv").write_text(f"{DIGITS},{prop},5\n")
+    digits = [DIGITS, "--data", "digits:test"]
+    pairs = [str(ENSEMBLE / f"pair_{n}.onnx") for n in "ab"]
+    three = [str(ENSEMBLE / f"digits_{n}.onnx") for n in "abe"]
+    grid = ["--epsilons", "0.01:0.05:0.01"]
+    points = ["--data", str(ENSEMBLE / "pair.npz"), "--indices", "0:2", "--epsilon", "2.5"]
+    chosen = ["--data", "digits:train", "--size", "2", "--epsilons", "0.05", "--points", "3"]
+    cycle = ["--data", "digits", "--output", str(place / "cycle"), "--rounds", "1", "--epochs", "1"]
+    return [
+        ["verify", DIGITS, prop, *store],
+        ["bench", str(place / "instances.csv"), "--out", str(place / "bench"), "--verifier", name],
+        ["critical", *digits, "--index", "1", "--tolerance", "0.01", "--budget", "20", *store],
+        *(
+            ["distribution", *digits, "--indices", "1:3", "--search", search, *more, "--budget", "20", *store]
+            for search, more in (
+                ("bracket", ["--tolerance", "0.01"]),
+                ("binary", grid),
+                ("k-binary", grid),
+            )
+        ),
+        ["measure", *digits, "--indices", "0:2", "--epsilon", "0.02", "--metrics", "csat,csec", *store],
+        ["ensemble", "attack", *pairs, *points, *store],
+        ["ensemble", "select", *three, *chosen, "--test-points", "2", *store],
+        ["cycle", "--arch", "dense:8", *cycle, "--indices", "0:2", "--points", "4", "--limit", "200", *store],
+    ]
+
+
+@pytest.mark.parametrize("name", ["able", "bare"])
+def test_nobody_else_works(place: Path, name: str) -> None:
+    codes, calls, _ = run_all(place, commands_of(name, place))
+    assert set(codes) <= {0, 3}, codes
+    who = {person for person, _ in calls}
+    assert who == {name, "referee"}
+    abilities = {what for person, what in calls if person == name} - {"lookup"}
+    batches = {"bound_many", "attack_many", "approach_many"}
+    assert abilities == ({"run"} | batches if name == "able" else {"run"})
+    store = place / "facts.db"
+    asked = "SELECT DISTINCT verifier FROM answers WHERE verdict IN ('sat', 'unsat')"
+    assert sources(store, asked) == {name}
+    steps = "SELECT DISTINCT verifier FROM distribution_steps WHERE verdict IN ('sat', 'unsat') OR proved > 0"
+    assert sources(store, steps) <= {name, "inference"}
+    proofs = "SELECT DISTINCT source FROM joint_facts WHERE verdict = 'unsat'"
+    assert sources(store, proofs) == {name}
+    points = "SELECT DISTINCT source FROM joint_facts WHERE verdict = 'sat'"
+    assert sources(store, points) <= {name, "clean"}
+
+
+def test_who_does_not_minimise_is_not_helped_out(place: Path) -> None:
+    command = ["distribution", DIGITS, "--data", "digits:test", "--indices", "1", "--search", "closest"]
+    codes, calls, _ = run_all(place, [[*command, "--verifier", "able", *SMALL]])
+    assert codes == [2]
+    assert not [what for _, what in calls if what != "lookup"]
+
+
+def test_the_driver_runs_no_attack_no_bound_and_no_replay(place: Path) -> None:
+    pairs = [str(ENSEMBLE / f"pair_{n}.onnx") for n in "ab"]
+    points = ["--data", str(ENSEMBLE / "pair.npz"), "--indices", "0:2", "--epsilon", "2.5"]
+    digits = [DIGITS, "--data", "digits:test", "--indices", "1:3", "--tolerance", "0.01"]
+    commands = [
+        ["ensemble", "attack", *pairs, *points, "--verifier", "able", "--timeout", "20"],
+        ["distribution", *digits, "--verifier", "able", "--budget", "20"],
+    ]
+    codes, calls, own = run_all(place, commands)
+    assert set(codes) <= {0, 3}, codes
+    assert {what for who, what in calls if who == "able"} >= {"attack_many", "bound_many", "approach_many"}
+    assert calls["referee", "replay"] > 0
+    assert own == set()
