@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import re
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import Enum
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from verifolio.errors import InputError
 
 Options = TypeVar("Options")
+T = TypeVar("T")
+REQUIRED: Any = MISSING
 _WORDS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
+
+
+def described(default: T, text: str, **more: object) -> T:
+    """A field of an options class with what it means, in a sentence; `REQUIRED` leaves the default out."""
+    made: Any = field(default=default, metadata={"help": text, **more})
+    return made  # type: ignore[no-any-return]
 
 
 def build_options(cls: type[Options], given: Mapping[str, object], where: str) -> Options:
@@ -23,7 +32,9 @@ def build_options(cls: type[Options], given: Mapping[str, object], where: str) -
         key = name.replace("-", "_")
         if key not in known:
             offered = ", ".join(sorted(known)) or "none at all"
-            raise InputError(where, f"one of the options {offered}", name, "see `verifolio plugins`")
+            raise InputError(
+                where, f"one of the options {offered}", name, "see `verifolio plugins show NAME`"
+            )
         values[key] = convert(value, hints[key], f"{where}: option {name}")
     try:
         return cls(**values)
@@ -103,27 +114,43 @@ def _choice(value: object, choices: Mapping[str, object], where: str) -> object:
     return choices[str(value)]
 
 
-def describe_options(cls: type) -> dict[str, tuple[str, str]]:
-    """Name -> (type, default) of every option, for people."""
-    return {f.name: (_type_text(f), _default_text(f)) for f in fields(cls) if f.init}
+@dataclass(frozen=True)
+class Described:
+    """One option for people: what it is called, what it takes, what it is without being told, what it means."""
+
+    name: str
+    kind: str
+    default: str
+    text: str
+
+
+def describe_options(cls: type) -> list[Described]:
+    """Every option of a class."""
+    return [
+        Described(f.name, _type_text(f), _default_text(f), str(f.metadata.get("help", "")))
+        for f in fields(cls)
+        if f.init
+    ]
 
 
 def _type_text(field: Field[Any]) -> str:
-    return field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+    kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+    choices = re.fullmatch(r"Literal\[(.*)\]", kind)
+    return choices[1].replace('"', "").replace(", ", " | ") if choices else kind
 
 
 def _default_text(field: Field[Any]) -> str:
     if field.default is not MISSING:
-        return str(field.default)
+        return '""' if field.default == "" else str(field.default)
     return str(field.default_factory()) if field.default_factory is not MISSING else "required"
 
 
-def split_pairs(pairs: list[str] | tuple[str, ...]) -> dict[str, object]:
+def split_pairs(pairs: list[str] | tuple[str, ...], where: str = "--option") -> dict[str, object]:
     """`["steps=40", ...]` as a mapping."""
     given: dict[str, object] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise InputError("--option", "key=value", pair)
+            raise InputError(where, "key=value", pair)
         given[name.strip()] = value.strip()
     return given

@@ -7,20 +7,18 @@ from typing import ClassVar
 
 from verifolio.model.answer import Outcome
 from verifolio.model.problem import Problem
+from verifolio.plugin.options import described
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.verifier import Search, Searcher
 
 
 @dataclass(frozen=True)
 class SmoothOptions:
-    """`steps`: gradient steps on the lines of every neuron's own bounds; `iterations`: on those of a piece.
+    """Options of `smooth`."""
 
-    `batch`: pieces bounded together.
-    """
-
-    steps: int = 20
-    iterations: int = 10
-    batch: int = 0
+    steps: int = described(20, "Gradient steps on the lines of every neuron's own bounds.")
+    iterations: int = described(10, "Gradient steps on the lines of a piece.")
+    batch: int = described(0, "Pieces bounded together; 0 leaves it to the search.")
 
 
 class Smooth(Searcher):

@@ -11,6 +11,7 @@ import numpy as np
 
 from verifolio.model.answer import Outcome
 from verifolio.model.problem import Problem, finite, free_inputs
+from verifolio.plugin.options import described
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.reductions.reduction import join_rows
 
@@ -22,19 +23,21 @@ Search = Callable[[Problem, Context], Outcome]
 
 @dataclass(frozen=True)
 class CrownOptions:
-    """`split`: what to branch on; `none` is the incomplete mode. `batch`: boxes or domains bounded together.
+    """Options of `crown`."""
 
-    `certificate`: a file for what proves the end of a search on neurons, see `certificate.check`. `trace`: a folder
-    for the trees of searches that proved something, of which certificates are made.
-    """
-
-    split: Literal["auto", "input", "neuron", "none"] = "auto"
-    batch: int = 0
-    iterations: int = 12
-    steps: int = 10
-    memory: int = 1 << 30
-    certificate: str = ""
-    trace: str = ""
+    split: Literal["auto", "input", "neuron", "none"] = described(
+        "auto", "What to branch on; `none` is the incomplete mode."
+    )
+    batch: int = described(0, "Boxes or domains bounded together; 0 leaves it to the search.")
+    iterations: int = described(12, "Gradient steps on the bounds of a domain during the search on neurons.")
+    steps: int = described(10, "Gradient steps on the bounds of every neuron before the search.")
+    memory: int = described(
+        1 << 30, "Bytes that the bounds of a batch, or the tree kept for a certificate, may take."
+    )
+    certificate: str = described("", "A file for what proves the end of a search on neurons.")
+    trace: str = described(
+        "", "A folder for the trees of searches that proved something, of which certificates are made."
+    )
 
 
 class Searcher(Verifier):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from verifolio.errors import InputError
 from verifolio.model.answer import Verdict
 from verifolio.plugin.estimator import Estimator, Progress, silent
+from verifolio.plugin.options import described
 from verifolio.properties.verdict import Finding, Inquiry
 from verifolio.properties.verdict import Status as Decided
 from verifolio.solve.oracle import Asking, Oracle
@@ -19,9 +20,9 @@ from .search import Critical, Question, Status, Step, keep_query, make_step
 
 @dataclass(frozen=True)
 class KBinaryOptions:
-    """`k`: how many radii are asked at the same time."""
+    """Options of `k-binary`."""
 
-    k: int = 2
+    k: int = described(2, "How many radii are asked at the same time.")
 
 
 class KBinary(Estimator):

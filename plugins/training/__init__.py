@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_commands(app: typer.Typer) -> None:
+    from verifolio.cli.expand import add_command
+
     from .command import train
     from .cycle import cycle
 
-    app.command("train")(train)
-    app.command("cycle")(cycle)
+    add_command(app, "train", train)
+    add_command(app, "cycle", cycle)

@@ -34,8 +34,8 @@ class Choices:
     steps: int = 10
     prop: str = "standard"
     options: tuple[str, ...] = ()
-    alpha: float = 1.0
-    beta: float = 0.2
+    data_weight: float = 1.0
+    property_weight: float = 0.2
     bounder: str = "interval"
     share: float = 0.7
     copies: int = 2
@@ -59,7 +59,7 @@ def make_regime(c: Choices) -> Regime:
         attack = _one_of("--attack", c.attack or "pgd", ("fgsm", "pgd", "property"))
         return Adversarial(ball, attack, c.steps, prop=_property(c) if attack == "property" else None)
     if c.regime == "constraint":
-        return Constraint(ball, _property(c), c.alpha, c.beta, c.steps)
+        return Constraint(ball, _property(c), c.data_weight, c.property_weight, c.steps)
     if c.regime == "certified":
         if not 0 <= c.share <= 1:
             raise InputError("--share", "a number from 0 to 1", repr(c.share))

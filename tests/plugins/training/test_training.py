@@ -146,7 +146,7 @@ def test_constraint_training_lowers_the_constraint_loss(
     digits: tuple[Tensor, Tensor],
     unseen: tuple[Tensor, Tensor],
 ) -> None:
-    choices = Choices("constraint", 0.1, prop=name, options=(options,), steps=4, beta=1.0)
+    choices = Choices("constraint", 0.1, prop=name, options=(options,), steps=4, property_weight=1.0)
     prop, x, y = choose_property(name, dict([options.split("=")])), *unseen
 
     def violated(model: nn.Sequential) -> float:
@@ -259,14 +259,34 @@ def test_the_train_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert run(base(tmp_path, "--json", "--weights", str(tmp_path / "w.npz"))) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["onnx_difference"] < 1e-5 and 0 <= told["test_accuracy"] <= 1
-    more = ("--start", str(tmp_path / "w.npz"), "--regime", "finetune", "--points", "8", "--rounds", "1")
+    more = (
+        "--start",
+        str(tmp_path / "w.npz"),
+        "--regime",
+        "finetune",
+        "--attack-points",
+        "8",
+        "--rounds",
+        "1",
+    )
     assert run(base(tmp_path, "--json", "--executor", "inline", "--attack-timeout", "0.2", *more)) == 0
     assert len(json.loads(capsys.readouterr().out)["counterexamples"]) == 1
 
 
 def test_the_cycle_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["cycle", "--arch", "dense:12", "--data", "digits", "-o", str(tmp_path), "--limit", "300"]
-    arguments += ["--epochs", "6", "--rounds", "1", "--points", "10", "--indices", "0:4", "--timeout", "1"]
+    arguments += [
+        "--epochs",
+        "6",
+        "--rounds",
+        "1",
+        "--attack-points",
+        "10",
+        "--indices",
+        "0:4",
+        "--timeout",
+        "1",
+    ]
     assert (
         run([*arguments, "--rate", "0.005", "--attack-timeout", "0.2", "--executor", "inline", "--json"]) == 0
     )
