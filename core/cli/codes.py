@@ -14,6 +14,6 @@ TABLE = (
     (ALARM, "alarm", "A soundness alarm: two answers contradict each other, or one the expected one."),
     (UNEXPECTED, "unexpected", "Decided, but not as `--expect` says; or a certificate that is not valid."),
     (INTERRUPTED, "interrupted", "Interrupted (Ctrl-C); standard error says what is kept and how to go on."),
-    (CLOSED, "output closed", "Whoever read the output closed it (`verifolio ... | head -1`)."),
+    (CLOSED, "output closed", "Whoever read the output closed it, as `head -1` does."),
 )
 EPILOG = "Exit codes: " + ", ".join(f"{code} {word}" for code, word, _ in TABLE) + "."

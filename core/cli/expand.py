@@ -7,7 +7,7 @@ import re
 import types
 from collections.abc import Callable
 from dataclasses import MISSING, Field, fields
-from typing import Any, Union, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperCommand
@@ -115,8 +115,7 @@ def bundle_parameters(cls: type[Bundle]) -> list[inspect.Parameter]:
 def _option(cls: type[Bundle], field: Field[Any], kind: Any) -> Any:
     word = f"--{field.name.replace('_', '-')}"
     more = dict(field.metadata)
-    if kind in METAVARS:
-        more.setdefault("metavar", METAVARS[kind])
+    more.setdefault("metavar", "|".join(_choices(kind)) or METAVARS.get(kind))
     declared = [f"{word}/--no-{word[2:]}" if more.pop("off", False) else word]
     declared += [more.pop("short")] if "short" in more else []
     default = ... if field.default is MISSING else field.default
@@ -126,6 +125,14 @@ def _option(cls: type[Bundle], field: Field[Any], kind: Any) -> Any:
     return typer.Option(
         default, *declared, rich_help_panel=_panel(cls, field.name), show_default=shown, **more
     )
+
+
+def _choices(kind: Any) -> tuple[str, ...]:
+    """The words of a Literal, which may also be None."""
+    if get_origin(kind) is Literal:
+        return get_args(kind)
+    parts = get_args(kind) if get_origin(kind) in (Union, types.UnionType) else ()
+    return tuple(word for part in parts for word in _choices(part))
 
 
 def _panel(cls: type[Bundle], name: str) -> str:

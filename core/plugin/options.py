@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, dataclass, field, fields
@@ -126,17 +125,19 @@ class Described:
 
 def describe_options(cls: type) -> list[Described]:
     """Every option of a class."""
+    hints = get_type_hints(cls)
     return [
-        Described(f.name, _type_text(f), _default_text(f), str(f.metadata.get("help", "")))
+        Described(f.name, _type_text(hints[f.name]), _default_text(f), str(f.metadata.get("help", "")))
         for f in fields(cls)
         if f.init
     ]
 
 
-def _type_text(field: Field[Any]) -> str:
-    kind = field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
-    choices = re.fullmatch(r"Literal\[(.*)\]", kind)
-    return choices[1].replace('"', "").replace(", ", " | ") if choices else kind
+def _type_text(kind: Any) -> str:
+    """A type for people: the choices of a Literal, the name of a class."""
+    if get_origin(kind) is Literal:
+        return " | ".join(str(choice) for choice in get_args(kind))
+    return kind.__name__ if isinstance(kind, type) and get_origin(kind) is None else str(kind)
 
 
 def _default_text(field: Field[Any]) -> str:

@@ -37,9 +37,7 @@ class Inputs(bundles.About, bundles.Epsilon, bundles.Data):
 
 @dataclass(frozen=True, kw_only=True)
 class TrainInputs(Inputs, bundles.TestData):
-    """The same with test data; `standard` has a loss for training, `classification` has none."""
-
-    property: str = with_default(bundles.About, "property", default="standard")
+    """The same with test data."""
 
 
 @dataclass(frozen=True, kw_only=True)

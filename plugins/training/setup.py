@@ -32,7 +32,7 @@ class Choices:
     epsilon: float = 0.1
     attack: str = ""
     steps: int = 10
-    prop: str = "standard"
+    prop: str = "classification"
     options: tuple[str, ...] = ()
     data_weight: float = 1.0
     property_weight: float = 0.2
