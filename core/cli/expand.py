@@ -16,6 +16,7 @@ from verifolio.cli.bundles import Bundle
 from verifolio.cli.codes import EPILOG
 
 METAVARS: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT"}
+ONCE = frozenset({"epsilon"})  # takes a list: a second value means more radii, and would replace the first
 MARK = re.compile(r"^Example(?: \(not run: (.+)\))?:$", re.MULTILINE)
 
 
@@ -23,12 +24,11 @@ class Command(TyperCommand):
     """A command whose options stand under the headings of their bundles."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Refuses a second value for an option that takes one, which would silently win."""
+        """Refuses a second --epsilon; of other options the last one wins, as usual."""
         given: list[Any] = self.make_parser(ctx).parse_args(args=list(args))[2]
         for param in given:
-            once = param.param_type_name == "option" and not param.multiple
-            if once and given.count(param) > 1:
-                raise typer.BadParameter("given more than once", ctx=ctx, param=param)
+            if param.name in ONCE and given.count(param) > 1:
+                raise typer.BadParameter("given more than once; write 0.1,0.2", ctx=ctx, param=param)
         return list(super().parse_args(ctx, args))
 
     def format_options(self, ctx: Any, formatter: Any) -> None:

@@ -124,7 +124,7 @@ def test_old_names_say_the_new_one_in_every_command(old: str, everyone: list[Ent
         (["ensemble", "attack", "a.onnx", "--budget", "3"], "--budget is now --total-budget"),
         (["distribution", "a.onnx", "--epsilons", "0.1"], "--epsilons is now --epsilon"),
         (["verify", "a.onnx", "b.vnnlib", "--timout", "3"], "Did you mean --timeout"),
-        (["verify", "a.onnx", "b.vnnlib", "--seed", "1", "--seed", "2"], "given more than once"),
+        (["measure", "a.onnx", "--epsilon", "1", "--epsilon", "2"], "given more than once; write 0.1,0.2"),
         (["verfy", "a.onnx"], "Did you mean 'verify'"),
         (["vnnlib", "shwo"], "Did you mean 'show'"),
         (["measure", "a.onnx", "--data", "digits", "--epsilon", "0.1", "--norm", "inf"], "linf"),

@@ -343,7 +343,7 @@ def test_one_input_and_its_picture(tmp_path: Path, capsys: pytest.CaptureFixture
         (["--norm", "l3"], "linf"),
         (["--epsilon", "0.3:0.1:0.1"], "increasing radii"),
         (["--epsilon", "a:b"], "start:stop:step"),
-        (["--reference", "truth"], "label or predicted"),
+        (["--reference", "truth"], "predicted"),
         (["--indices", "0:9999"], "below"),
         (["--std", "0.1,0.2"], "1 or 1"),
         (["--search", "closest", "--verifier", "pgd"], "one that minimises"),
