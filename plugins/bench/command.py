@@ -85,7 +85,7 @@ def bench(
     table's expected one is 4; with --expect, every instance must have that verdict.
 
     Example:
-        verifolio bench examples/networks/instances.csv --only digits_dense --timeout-cap 20
+        verifolio bench examples/networks/instances.csv --only digits_dense_digits_dense_45_0.2 --timeout-cap 20
     """
     from .instances import cap, read_instances, select
     from .results import read_lines, read_tool, tools_in

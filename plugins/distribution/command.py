@@ -126,8 +126,8 @@ def distribution(
     --timeout is for single queries; without one, only --budget limits an input.
 
     Example:
-        verifolio distribution examples/networks/digits_dense.onnx --data digits --indices 0:3 \\
-            --budget 5 --store radii.db --csv radii.csv
+        verifolio distribution examples/networks/digits_dense.onnx --data digits --indices 1:2 \\
+            --tolerance 0.01 --store radii.db --csv radii.csv
     """
     from verifolio.data import parse_indices
     from verifolio.onnx_import.network import Network
@@ -297,8 +297,8 @@ def report(
     """Make statistics and pictures of stored distributions: one self-contained page.
 
     Example:
-        verifolio distribution examples/networks/digits_dense.onnx --data digits --indices 0:3 \\
-            --budget 5 --store radii.db
+        verifolio distribution examples/networks/digits_dense.onnx --data digits --indices 1:2 \\
+            --tolerance 0.01 --store radii.db
         verifolio distribution report radii.db -o report
     """
     from verifolio.cli.output import say, say_json

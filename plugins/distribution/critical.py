@@ -49,7 +49,7 @@ def critical(
     --timeout is for single queries; without one, only --budget limits the search.
 
     Example:
-        verifolio critical examples/networks/digits_dense.onnx --data digits --index 45 --budget 10
+        verifolio critical examples/networks/digits_dense.onnx --data digits --index 1 --tolerance 0.01
     """
     from verifolio.data import parse_indices
     from verifolio.onnx_import.network import Network
