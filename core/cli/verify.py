@@ -18,6 +18,7 @@ from verifolio.cli.bundles import WRITTEN, Expect, Json, Running
 from verifolio.cli.codes import ALARM, UNDECIDED
 from verifolio.cli.common import certificate_notes, exit_code, open_oracle
 from verifolio.cli.expand import add_command
+from verifolio.cli.output import going_on
 from verifolio.plugin.options import described
 
 if TYPE_CHECKING:
@@ -69,6 +70,7 @@ def verify(files: Files, running: Running, expect: Expect, written: Written) -> 
     # jobs of `inline` run under a debugger, whose user takes time
     limit = math.inf if running.executor == "inline" or not timeout else timeout
     with ExitStack() as stack:
+        stack.enter_context(going_on("nothing is kept of a query that is not decided", "ask it again"))
         with guard(limit, give_up):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verifolio-"))
             if written.certificate:

@@ -107,8 +107,9 @@ def test_old_names_say_the_new_one_in_every_command(old: str, everyone: list[Ent
             continue
         with pytest.raises(typer.BadParameter.__mro__[1]) as caught:
             entry.command.main([old, "1"], prog_name="verifolio", standalone_mode=False)
-        explain(caught.value)
-        said = caught.value.format_message()
+        error: Any = caught.value
+        explain(error)
+        said = error.format_message()
         if new in names:
             assert said.startswith(f"{old} is now {new}"), (entry.words, said)
         else:
