@@ -1,5 +1,5 @@
 # make test: everything a change has to pass, from a fresh clone. Needs Python 3.11 or later with pip; nothing else.
-.PHONY: help test test-all check lint types pytest faults mutants demo clean
+.PHONY: help test test-all check lint types pytest faults mutants reference demo clean
 .DEFAULT_GOAL := help
 export PYTHONSAFEPATH := 1
 # the tests' networks are tiny: threads would only wait for each other
@@ -18,6 +18,7 @@ help:
 	@echo "make test      install into $(VENV), check style and types, run the tests (all that a change must pass)"
 	@echo "make test-all  the same with the slow tests"
 	@echo "make check     style and types only"
+	@echo "make reference write the page of all commands from their own texts"
 	@echo "make faults    seed known kinds of faults one at a time: do the tests fail on each? (an hour)"
 	@echo "make mutants   400 small changes of the trust base: the share that the tests notice (hours; goes on where it stopped)"
 	@echo "make demo      from nothing to a proof, a counterexample and pictures in out/"
@@ -51,6 +52,9 @@ types: $(READY)
 	ln -s $(CURDIR)/checker/verifolio_check $(CURDIR)/tests $(CURDIR)/examples $(CURDIR)/benchmarks $(TYPES)
 	cd $(TYPES) && MYPYPATH=examples/third_party $(CURDIR)/$(RUN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache \
 		--explicit-package-bases --namespace-packages verifolio verifolio_check tests examples benchmarks
+
+reference: $(READY)
+	$(RUN)/python -P -m verifolio.cli.reference
 
 faults: $(READY)
 	PYTHONPATH=$(CURDIR) $(RUN)/python -m benchmarks.mutants faults

@@ -76,7 +76,7 @@ def request_of(options: argparse.Namespace, seed: int) -> SelectionRequest:
         start = (0, 1, 2)
     points = options.points or (200 if options.full else 12)
     tested = _sample(test, options.test_points)
-    return SelectionRequest(networks, data, radii, start, points, label, False, test, tested)
+    return SelectionRequest(networks, data, radii, start, points, label, test_data=test, test=tested)
 
 
 def _sample(data: Dataset, count: int) -> tuple[int, ...]:

@@ -299,8 +299,14 @@ def run_member(name: str, options: argparse.Namespace, instances: Sequence[Insta
     """A configuration of verifolio on the same instances, through `verifolio bench`, which continues too."""
     out = options.out / f"verifolio_{name}.csv"
     command = [sys.executable, "-P", "-c", "from verifolio.cli.main import main; main()", "bench"]
-    command += [str(options.data / "instances.csv"), "--out", str(out), "--timeout-cap", str(options.cap)]
-    command += ["--cores", str(options.cores), "--no-plots", "--only", ",".join(i.label for i in instances)]
+    command += [str(options.data / "instances.csv"), "--output", str(out), "--timeout-cap", str(options.cap)]
+    command += [
+        "--cores",
+        str(options.cores),
+        "--no-pictures",
+        "--only",
+        ",".join(i.label for i in instances),
+    ]
     command += ["--verifier", name] if name != "default" else []
     code = subprocess.run(command, stdout=subprocess.DEVNULL, check=False).returncode
     if code not in (0, 4):  # 4: a wrong answer, which the table shows

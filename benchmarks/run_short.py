@@ -27,8 +27,8 @@ def run(name: str, options: argparse.Namespace, only: str) -> Path:
     """One configuration through `verifolio bench`; gives its results file."""
     out = Path(options.out) / f"{name}.csv"
     command = [sys.executable, "-P", "-c", "from verifolio.cli.main import main; main()", "bench"]
-    command += [str(options.data / "instances.csv"), "--out", str(out), "--timeout-cap", str(options.cap)]
-    command += ["--jobs", str(options.jobs), "--cores", str(options.cores), "--no-plots"]
+    command += [str(options.data / "instances.csv"), "--output", str(out), "--timeout-cap", str(options.cap)]
+    command += ["--jobs", str(options.jobs), "--cores", str(options.cores), "--no-pictures"]
     command += ["--only", only] if only else []
     command += ["--verifier", name] if name != DEFAULT else []
     print(f"== {name}", file=sys.stderr)

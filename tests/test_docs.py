@@ -148,6 +148,12 @@ def test_links_lead_somewhere(page: Path) -> None:
     assert not broken
 
 
+def test_the_page_of_commands_is_fresh() -> None:
+    from verifolio.cli.reference import PAGE, render
+
+    assert (ROOT / PAGE).read_text(encoding="utf-8") == render(), "run `make reference`"
+
+
 def test_every_page_is_in_the_index() -> None:
     index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
     missing = [

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import typer
 
-EPILOG = (
-    "Exit codes: 0 decided or done, 2 bad input, 3 undecided, 4 soundness alarm, 5 not the verdict of --expect or "
-    "not a valid certificate, "
-    "1 bug, 130 interrupted, 141 output closed."
-)
+from verifolio.cli.codes import EPILOG
+
+OURS = ("verify", "check", "plugins", "doctor", "vnnlib", "network")
 
 
 def build_app(arguments: list[str] | None = None) -> typer.Typer:
     """All commands; plugins are only asked for theirs when the command is not one of ours."""
-    from verifolio.cli import check, doctor, network, plugins_new, verify, vnnlib
+    from verifolio.cli import check, doctor, network, plugins, verify, vnnlib
 
     app = typer.Typer(
         name="verifolio",
@@ -26,15 +24,10 @@ def build_app(arguments: list[str] | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    app.command("verify")(verify.verify)
-    app.command("check")(check.check)
-    app.command("doctor")(doctor.doctor)
-    app.add_typer(vnnlib.app, name="vnnlib")
-    app.add_typer(network.app, name="network")
-    app.add_typer(plugins_new.app, name="plugins")
-    ours = {"verify", "check", "plugins", "doctor", "vnnlib", "network"}
-    if not arguments or arguments[0] not in ours:
-        from verifolio.cli.main import complain
+    for module in (verify, check, doctor, vnnlib, network, plugins):
+        module.add_commands(app)
+    if not arguments or arguments[0] not in OURS:
+        from verifolio.cli.output import complain
         from verifolio.plugin.manager import current_plugins
 
         plugins = current_plugins()

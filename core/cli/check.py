@@ -7,19 +7,34 @@ from typing import Annotated
 
 import typer
 
+from verifolio.cli.bundles import NetworkFile, PropertyFile
+from verifolio.cli.expand import add_command
 from verifolio.cli.output import say
 
-NetworkFile = Annotated[str, typer.Argument(help="An ONNX file.")]
-PropertyFile = Annotated[str, typer.Argument(help="A VNN-LIB file.")]
 CertificateFile = Annotated[
-    str, typer.Argument(help="What `verify --certificate` wrote, or a counterexample in VNN-COMP's format.")
+    str,
+    typer.Argument(
+        metavar="CERTIFICATE",
+        help="What `verify --certificate` wrote, or a counterexample in VNN-COMP's format.",
+    ),
 ]
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the command."""
+    add_command(app, "check", check)
 
 
 def check(network: NetworkFile, property_file: PropertyFile, certificate: CertificateFile) -> None:
     """Check a certificate of unsat, or a counterexample, in exact arithmetic.
 
-    Prints `valid`, or the first step that is not. Exit codes: 0 valid, 5 not valid, 2 unreadable.
+    The line printed is `valid`, or names the first step that is not, which exits with 5.
+
+    Example:
+        verifolio verify examples/networks/digits_dense.onnx \\
+            examples/networks/properties/digits_dense_45_0.2.vnnlib --counterexample found.txt
+        verifolio check examples/networks/digits_dense.onnx \\
+            examples/networks/properties/digits_dense_45_0.2.vnnlib found.txt
     """
     from verifolio_check.main import run
 

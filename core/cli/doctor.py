@@ -5,23 +5,36 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
+
+from verifolio.cli.bundles import Json
+from verifolio.cli.codes import DONE, UNDECIDED
+from verifolio.cli.expand import add_command
 
 if TYPE_CHECKING:
     from verifolio.run import Link
 
 
-def doctor(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Check versions, threads, worker processes and every plugin; exit code 3 if something is wrong."""
-    from verifolio.cli.main import DONE, UNDECIDED
+def add_commands(app: typer.Typer) -> None:
+    """Register the command."""
+    add_command(app, "doctor", doctor)
+
+
+def doctor(written: Json) -> None:
+    """Check versions, threads, worker processes and every plugin.
+
+    A plugin is `ready`, `not installed` (with what to do about it) or `not applicable`. Something that is wrong
+    exits with 3.
+
+    Example:
+        verifolio doctor
+    """
     from verifolio.cli.output import say_json, table
 
     checks = [*_versions(), *_machine(), _guard("workers", _workers), *_plugins()]
-    if as_json:
+    if written.json:
         say_json({"checks": [{"check": n, "ok": ok, "detail": d} for n, ok, d in checks]})
     else:
         table(("check", "state", "detail"), [(n, "ok" if ok else "PROBLEM", d) for n, ok, d in checks])
@@ -79,6 +92,7 @@ def probe(payload: object, link: Link) -> str:
 
 
 def _plugins() -> list[Check]:
+    from verifolio.cli.plugins import inventory, state
     from verifolio.plugin.manager import current_plugins
 
     plugins = current_plugins()
@@ -89,26 +103,5 @@ def _plugins() -> list[Check]:
         for name, source in sources.items()
     ]
     names += [(f"plugin {n}", False, why) for n, why in broken.items() if n not in sources]
-    states = [
-        (
-            f"{p['kind']} {p['name']}",
-            True,
-            state(p),
-        )
-        for p in _inventory()
-    ]
+    states: list[Check] = [(f"{p['kind']} {p['name']}", True, state(p)) for p in inventory()]
     return [*names, *states]
-
-
-def state(plugin: dict[str, object]) -> str:
-    """ready; not installed, and what to do; or not applicable: a kind of file, which is not installed."""
-    why = plugin["unavailable"]
-    if not why:
-        return "ready"
-    return f"not applicable: {why}" if "is a kind of file" in str(why) else f"not installed: {why}"
-
-
-def _inventory() -> list[dict[str, object]]:
-    from verifolio.cli.plugins import inventory
-
-    return inventory()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import sys
 import tempfile
@@ -10,9 +9,9 @@ import traceback
 from typing import Any, NoReturn
 
 from verifolio.cli.clock import begin, process_start
+from verifolio.cli.codes import ALARM, BAD_INPUT, BUG, CLOSED, DONE, INTERRUPTED
+from verifolio.cli.output import complain
 
-DONE, BUG, BAD_INPUT, UNDECIDED, ALARM, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
-CLOSED = 141  # nobody reads our output any more: 128 + SIGPIPE, what shells show for a program ended by it
 DEBUG_VARIABLE = "VERIFOLIO_DEBUG"
 
 
@@ -55,6 +54,9 @@ def _run(arguments: list[str]) -> int:
     except typer.Exit as leaving:
         return leaving.exit_code
     except usage_error as error:
+        from verifolio.cli.renamed import explain
+
+        explain(error)
         error.show()
         return BAD_INPUT
     except (KeyboardInterrupt, typer.Abort):
@@ -92,10 +94,3 @@ def report(error: Exception) -> int:
     text = " ".join(str(error).split())
     complain(f"a bug: {type(error).__name__}: {text}; details in {log.name}")
     return BUG
-
-
-def complain(text: str) -> None:
-    """One message on standard error."""
-    with contextlib.suppress(BrokenPipeError):  # nobody reads it, which changes no exit code
-        sys.stderr.write(text.rstrip() + "\n")
-        sys.stderr.flush()

@@ -3,32 +3,35 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
+
+from verifolio.cli.bundles import Json, NetworkFile
+from verifolio.cli.expand import add_command, make_group
 
 if TYPE_CHECKING:
     from verifolio.onnx_import.network import Network
 
-app = typer.Typer(help="Look at networks.", no_args_is_help=True)
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the group and its command."""
+    group = make_group("Look at networks.")
+    add_command(group, "show", show)
+    app.add_typer(group, name="network")
 
 
-@app.callback()
-def _group() -> None:
-    """Look at networks."""
+def show(network: NetworkFile, written: Json) -> None:
+    """Show a network's signature, layers, neurons and operators, and which verifiers refuse it and why.
 
-
-@app.command("show")
-def show(
-    file: Annotated[str, typer.Argument(help="An ONNX file.")],
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Show a network's signature, layers, neurons and operators, and which verifiers refuse it and why."""
+    Example:
+        verifolio network show examples/networks/digits_dense.onnx
+    """
     from verifolio.cli.output import say, say_json, table
     from verifolio.onnx_import.network import Network
 
-    facts = describe(Network.load(file))
-    if as_json:
+    facts = describe(Network.load(network))
+    if written.json:
         say_json(facts)
         return
     for name in ("path", "sha256", "inputs", "outputs", "neurons", "operators", "graph_sha256"):

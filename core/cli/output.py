@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 
@@ -45,3 +46,27 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     for row in rows:
         drawn.add_row(*(str(cell) for cell in row))
     Console().print(drawn)
+
+
+def complain(text: str) -> None:
+    """One message on standard error."""
+    with contextlib.suppress(BrokenPipeError):  # nobody reads it, which changes no exit code
+        sys.stderr.write(text.rstrip() + "\n")
+        sys.stderr.flush()
+
+
+@contextlib.contextmanager
+def going_on(kept: str, remedy: str = "start the same command again to go on") -> Iterator[None]:
+    """Around long work: an interruption says what is kept and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        complain(f"{kept}; {remedy}")
+        raise
+
+
+def kept_in(store: str) -> tuple[str, str]:
+    """What `going_on` says of a command whose answers are in a store, if there is one."""
+    if store:
+        return f"the answers so far are kept in {store}", "start the same command again to go on"
+    return "no answer is kept", "with --store FILE the same command would go on where it stopped"

@@ -1,28 +1,92 @@
-"""`verifolio plugins`: what is installed, what each can do, and why one is unavailable."""
+"""`verifolio plugins`: what is installed, what each can do, why one is unavailable, and what its options mean."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+import inspect
+from dataclasses import asdict, dataclass
+from typing import Annotated, Any, ClassVar
 
 import typer
 
+from verifolio.cli.bundles import WRITTEN, Json
+from verifolio.cli.expand import add_command, expanded
+from verifolio.plugin.options import Described, described
 
-def plugins(
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    options: Annotated[bool, typer.Option(help="Also list every option with type and default.")] = False,
-) -> None:
+
+@dataclass(frozen=True, kw_only=True)
+class Listing(Json):
+    """What is listed."""
+
+    panel: ClassVar[str] = WRITTEN
+    options: bool = described(False, "Also list every option with its type, default and meaning.")
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the group, which lists by itself, and its commands."""
+    from verifolio.cli.plugins_new import new
+
+    group = typer.Typer(invoke_without_command=True, rich_markup_mode=None)
+    group.callback(help=_list.__doc__)(expanded(_list))
+    add_command(group, "show", show)
+    add_command(group, "new", new)
+    app.add_typer(group, name="plugins")
+
+
+def _list(context: typer.Context, listing: Listing) -> None:
     """List the installed plugins, what they can do, and why one cannot be used here."""
     from verifolio.cli.output import say, say_json, table
 
-    found = list(inventory())
-    if as_json:
-        say_json({"plugins": found})
+    if context.invoked_subcommand is not None:
         return
-    rows = [(p["kind"], p["name"], p["can"], p["unavailable"] or "ready") for p in found]
-    table(("kind", "name", "can", "state"), rows)
-    for p in found if options else []:
-        for name, (kind, default) in p["options"].items():
-            say(f"{p['name']}.{name}: {kind} = {default}")
+    found = inventory()
+    if listing.json:
+        say_json({"plugins": [_plain(p) for p in found]})
+        return
+    table(("kind", "name", "can", "state"), [(p["kind"], p["name"], p["can"], state(p)) for p in found])
+    for p in found if listing.options else []:
+        for option in p["options"]:
+            say(f"{p['name']}.{option.name}: {option.kind} = {option.default}: {option.text}")
+
+
+def show(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A verifier, a property, or any other plugin.")],
+    written: Json,
+) -> None:
+    """Show what one plugin does, whether it is ready, and what each of its options means.
+
+    Example:
+        verifolio plugins show pgd
+    """
+    from verifolio.cli.output import say, say_json, table
+    from verifolio.errors import UnknownPlugin
+
+    everyone = inventory()
+    found = [p for p in everyone if p["name"] == name]
+    if not found:
+        known = ", ".join(sorted({p["name"] for p in everyone}))
+        raise UnknownPlugin(f"no plugin named {name!r}; installed: {known}")
+    if written.json:
+        say_json({"plugins": [_plain(p) for p in found]})
+        return
+    for p in found:
+        can = f" ({p['can']})" if p["can"] else ""
+        say(f"{p['kind']} {p['name']}{can}: {state(p)}")
+        say(p["about"])
+        rows = [(o.name, o.kind, o.default, o.text) for o in p["options"]]
+        table(("option", "type", "default", "meaning"), rows) if rows else say("It has no options.")
+
+
+def state(plugin: dict[str, Any]) -> str:
+    """ready; not installed, and what to do; or not applicable: a kind of file, which is not installed."""
+    why = plugin["unavailable"]
+    if not why:
+        return "ready"
+    return f"not applicable: {why}" if "is a kind of file" in str(why) else f"not installed: {why}"
+
+
+def _plain(plugin: dict[str, Any]) -> dict[str, Any]:
+    options: list[Described] = plugin["options"]
+    return plugin | {"options": [asdict(o) for o in options]}
 
 
 def inventory() -> list[dict[str, Any]]:
@@ -38,10 +102,11 @@ def inventory() -> list[dict[str, Any]]:
                 {
                     "kind": registry.kind,
                     "name": cls.name,
+                    "about": (inspect.getdoc(cls) or "").partition("\n")[0],
                     "can": ", ".join(capabilities(cls)),
                     "unavailable": registry.unavailable(cls.name),
                     "module": cls.__module__,
-                    "options": describe_options(options) if isinstance(options, type) else {},
+                    "options": describe_options(options) if isinstance(options, type) else [],
                 }
             )
     return found

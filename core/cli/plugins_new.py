@@ -3,36 +3,38 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 import typer
 
-app = typer.Typer(invoke_without_command=True)
+from verifolio.cli.bundles import WRITTEN, Bundle
+from verifolio.plugin.options import described
 
 
-@app.callback()
-def _list(
-    context: typer.Context,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-    options: Annotated[bool, typer.Option(help="Also list every option with type and default.")] = False,
-) -> None:
-    """List the installed plugins, what they can do, and why one cannot be used here; or start a new one."""
-    from verifolio.cli.plugins import plugins
+@dataclass(frozen=True, kw_only=True)
+class Where(Bundle):
+    """Where the package goes."""
 
-    if context.invoked_subcommand is None:
-        plugins(as_json, options)
+    panel: ClassVar[str] = WRITTEN
+    directory: str = described(".", "Put the package's folder into this one.", metavar="FOLDER")
 
 
-@app.command("new")
 def new(
-    name: Annotated[str, typer.Argument(help="The verifier's name: lower-case words joined by hyphens.")],
-    directory: Annotated[str, typer.Option(help="Where to put the package's folder.")] = ".",
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The verifier's name: lower-case words joined by hyphens.")
+    ],
+    where: Where,
 ) -> None:
-    """Write a plugin package with one working verifier, its tests and its README."""
+    """Write a plugin package with one working verifier, its tests and its README.
+
+    Example:
+        verifolio plugins new my-verifier
+    """
     from verifolio.cli.output import say
 
-    folder = write_package(name, Path(directory))
+    folder = write_package(name, Path(where.directory))
     say(f"wrote {folder}")
     say(f"next: pip install -e {folder} && pytest {folder}")
 
@@ -107,6 +109,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from verifolio import Context, Outcome, Problem, Verifier, hookimpl
+from verifolio.plugin.options import described
 
 if TYPE_CHECKING:
     from verifolio import Registry
@@ -114,9 +117,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class <CLASS>Options:
-    """`points`: how many points to try."""
+    """Options of `<NAME>`."""
 
-    points: int = 1000
+    points: int = described(1000, "How many points to try.")
 
 
 class <CLASS>(Verifier):

@@ -8,32 +8,18 @@ import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 
-from verifolio.cli.common import (
-    Address,
-    AsJson,
-    Cores,
-    Device,
-    ExecutorName,
-    Expect,
-    Memory,
-    OptionPairs,
-    PortfolioFile,
-    Seed,
-    StoreFile,
-    Timeout,
-    Verbose,
-    VerifierName,
-    at,
-    certificate_notes,
-    exit_code,
-    open_oracle,
-)
+from verifolio.cli.bundles import WRITTEN, Expect, Json, Running
+from verifolio.cli.codes import ALARM, UNDECIDED
+from verifolio.cli.common import certificate_notes, exit_code, open_oracle
+from verifolio.cli.expand import add_command
+from verifolio.cli.output import going_on
+from verifolio.plugin.options import described
 
 if TYPE_CHECKING:
     from verifolio.model.answer import Answer
@@ -42,61 +28,62 @@ if TYPE_CHECKING:
 Files = Annotated[
     list[str], typer.Argument(metavar="NETWORK... PROPERTY", help="ONNX files, then a VNN-LIB file.")
 ]
-Certificate = Annotated[
-    str, typer.Option(help="Write what proves unsat here, for `verifolio check`; one verifier searches then.")
-]
-Counterexample = Annotated[str, typer.Option(help="Write the counterexample here (VNN-COMP format).")]
 
 
-def verify(
-    files: Files,
-    verifier: VerifierName = "",
-    portfolio: PortfolioFile = "",
-    option: OptionPairs = None,
-    timeout: Timeout = 300.0,
-    memory: Memory = 0.0,
-    cores: Cores = 0,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-    counterexample: Counterexample = "",
-    certificate: Certificate = "",
-    store: StoreFile = "",
-    executor: ExecutorName = "process",
-    address: Address = "",
-    device: Device = "cpu",
-    expect: Expect = None,
-    verbose: Verbose = False,
-) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Written(Json):
+    """What is written."""
+
+    panel: ClassVar[str] = WRITTEN
+    counterexample: str = described("", "Write the counterexample here (VNN-COMP's format).", metavar="FILE")
+    certificate: str = described(
+        "", "Write what proves unsat here, for `verifolio check`; one verifier searches then.", metavar="FILE"
+    )
+    verbose: bool = described(False, "Show on standard error what verifiers report.")
+
+
+def add_commands(app: typer.Typer) -> None:
+    """Register the command."""
+    add_command(app, "verify", verify)
+
+
+def verify(files: Files, running: Running, expect: Expect, written: Written) -> None:
     """Decide whether a network has a counterexample to a property.
 
     The first line is the verdict: sat (a counterexample, replayed), unsat (proved that there is none), or
-    why it is undecided. Without --expect both sat and unsat exit with 0.
+    why it is undecided. Without --expect both sat and unsat exit with 0. The timeout counts from the start of the
+    process, reading files and starting workers included, and is overrun by at most half a second.
+    Several networks are given in the order of the property's declarations; one declared `equal-to` another need
+    not be given again.
+
+    Example:
+        verifolio verify examples/networks/digits_dense.onnx \\
+            examples/networks/properties/digits_dense_45_0.2.vnnlib --timeout 20 --json
     """
     from verifolio.cli.clock import elapsed, guard
-    from verifolio.cli.main import UNDECIDED
 
     def give_up() -> int:
-        show(None, late(elapsed()), as_json)
+        show(None, late(elapsed()), written.json)
         sys.stdout.flush()
         return UNDECIDED
 
-    place = at(executor, address)
+    timeout = running.timeout
     # jobs of `inline` run under a debugger, whose user takes time
-    limit = math.inf if executor == "inline" or not timeout else timeout
+    limit = math.inf if running.executor == "inline" or not timeout else timeout
     with ExitStack() as stack:
+        stack.enter_context(going_on("nothing is kept of a query that is not decided", "ask it again"))
         with guard(limit, give_up):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verifolio-"))
-            if certificate:
-                verifier, option = tracing(files, verifier, portfolio, option, store, folder)
-            members = (verifier, portfolio, option, timeout, memory, cores, seed, store, place, device)
-            oracle = stack.enter_context(open_oracle(*members, alarm=False, verbose=verbose))
+            if written.certificate:
+                running = tracing(files, running, folder)
+            oracle = stack.enter_context(open_oracle(running, alarm=False, verbose=written.verbose))
             oracle.start_counts = True
             query = load_query(files)
             left = timeout - elapsed() if timeout else None
             answer = late(elapsed()) if left is not None and left <= 0 else oracle.ask(query, left)
-        if certificate:
-            answer = certified(files, answer, Path(folder), Path(certificate))
-        finish(query, answer, as_json, counterexample, expect, certificate_notes(option, answer))
+        if written.certificate:
+            answer = certified(files, answer, Path(folder), Path(written.certificate))
+        finish(query, answer, written, expect.expect, certificate_notes(running.option, answer))
 
 
 def late(seconds: float) -> Answer:
@@ -107,23 +94,22 @@ def late(seconds: float) -> Answer:
     return Answer(Verdict.TIMEOUT, reason=reason, seconds=seconds)
 
 
-def tracing(
-    files: list[str], verifier: str, portfolio: str, option: list[str] | None, store: str, folder: str
-) -> tuple[str, list[str]]:
-    """The verifier and its options that leave a trace; refuses at once where no certificate can be written."""
+def tracing(files: list[str], running: Running, folder: str) -> Running:
+    """With a verifier and an option that leave a trace; refuses at once where no certificate can be written."""
     from verifolio.certificates.writer import obstacle
     from verifolio.errors import InputError
     from verifolio.plugin.manager import current_plugins
 
     able = [name for name, cls in current_plugins().verifiers.usable().items() if cls.leaves_trace]
-    if verifier not in ("", *able) or portfolio or store:
+    if running.verifier not in ("", *able) or running.portfolio or running.store:
         raise InputError(
             "--certificate", f"verifier {' or '.join(able)}, no portfolio and no store", "another choice"
         )
     why = "several networks" if len(files) != 2 else obstacle(Path(files[0]), Path(files[1]))
     if why is not None:
         raise InputError("--certificate", "a query that the checker reads", why, "leave --certificate out")
-    return verifier or able[0], [*(option or []), f"trace={folder}"]
+    option = (*running.option, f"trace={folder}")
+    return replace(running, verifier=running.verifier or able[0], option=option)
 
 
 def certified(files: list[str], answer: Answer, folder: Path, target: Path) -> Answer:
@@ -152,19 +138,18 @@ def load_query(files: list[str]) -> Query:
 def finish(
     query: Query,
     answer: Answer,
-    as_json: bool,
-    counterexample: str,
+    written: Written,
     expect: str | None,
     notes: Sequence[str] = (),
 ) -> None:
     """Print, write the counterexample, leave with the exit code."""
-    from verifolio.cli.main import ALARM, complain
+    from verifolio.cli.output import complain
     from verifolio.model.answer import Flag
     from verifolio.model.counterexample import counterexample_text
 
-    if counterexample and answer.witness is not None:  # first: a closed pipe must not cost the file
-        Path(counterexample).write_text(counterexample_text(query, answer.witness))
-    show(query, answer, as_json, notes)
+    if written.counterexample and answer.witness is not None:  # first: a closed pipe must not cost the file
+        Path(written.counterexample).write_text(counterexample_text(query, answer.witness))
+    show(query, answer, written.json, notes)
     for note in notes:
         complain(note)
     if Flag.EMPTY in answer.flags:

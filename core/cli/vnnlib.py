@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
-from enum import StrEnum
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
+
+from verifolio.cli.bundles import Json, NetworkFile, Output, PropertyFile, with_default
+from verifolio.cli.codes import BAD_INPUT, DONE
+from verifolio.cli.expand import add_command, make_group
 
 if TYPE_CHECKING:
     from verifolio.vnnlib import Case, Specification
 
-app = typer.Typer(help="Check, show and convert property files.", no_args_is_help=True)
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+@dataclass(frozen=True, kw_only=True)
+class Folder(Output):
+    """A folder to write into."""
+
+    output: str = with_default(Output, "output", default="merged")
 
 
-class Target(StrEnum):
-    """The versions that can be written."""
+def add_commands(app: typer.Typer) -> None:
+    """Register the group and its commands."""
+    group = make_group("Check, show and convert property files.")
+    for name, function in (
+        ("check", check),
+        ("show", show),
+        ("convert", convert),
+        ("export-smt", export_smt),
+        ("merge", merge),
+    ):
+        add_command(group, name, function)
+    app.add_typer(group, name="vnnlib")
 
-    ONE = "1.0"
-    TWO = "2.0"
 
+def check(
+    files: Annotated[list[str], typer.Argument(metavar="PROPERTY...", help="VNN-LIB files, gzipped or not.")],
+) -> None:
+    """Parse property files, and show every error as file:line:column with what was expected.
 
-@app.callback()
-def _group() -> None:
-    """Check, show and convert property files."""
-
-
-@app.command("check")
-def check(files: Annotated[list[str], typer.Argument(help="VNN-LIB files, gzipped or not.")]) -> None:
-    """Parse files; every error is shown as file:line:column with what was expected. Exit code 2 if any."""
-    from verifolio.cli.main import BAD_INPUT, DONE, complain
-    from verifolio.cli.output import say
+    Example:
+        verifolio vnnlib check examples/networks/properties/digits_dense_45_0.2.vnnlib
+    """
+    from verifolio.cli.output import complain, say
     from verifolio.vnnlib import VnnlibError
 
     bad = 0
@@ -46,13 +60,16 @@ def check(files: Annotated[list[str], typer.Argument(help="VNN-LIB files, gzippe
     raise typer.Exit(BAD_INPUT if bad else DONE)
 
 
-@app.command("show")
-def show(file: Annotated[str, typer.Argument(help="A VNN-LIB file.")], as_json: Json = False) -> None:
-    """Show the normal form: input regions and output conditions."""
+def show(file: PropertyFile, written: Json) -> None:
+    """Show the normal form of a property: input regions and output conditions.
+
+    Example:
+        verifolio vnnlib show examples/networks/properties/digits_dense_45_0.2.vnnlib
+    """
     from verifolio.cli.output import say, say_json
 
     spec = read(file)
-    if as_json:
+    if written.json:
         say_json(describe(spec))
         return
     say(f"VNN-LIB {spec.version}, {summary(spec)}, sha256 {spec.sha256}")
@@ -64,47 +81,63 @@ def show(file: Annotated[str, typer.Argument(help="A VNN-LIB file.")], as_json: 
                 say(f"  disjunct {k}: {terms} {'<' if row.strict else '<='} {float(row.rhs):g}")
 
 
-@app.command("convert")
 def convert(
-    file: Annotated[str, typer.Argument(help="A VNN-LIB file.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="Write here instead of printing.")] = "",
-    to: Annotated[Target, typer.Option(help="Version to write.")] = Target.TWO,
+    file: PropertyFile,
+    written: Output,
+    to: Annotated[Literal["1.0", "2.0"], typer.Option(help="The version of VNN-LIB to write.")] = "2.0",
 ) -> None:
-    """Write the same property in the other version of VNN-LIB; the set stays exactly the same."""
+    """Write the same property in the other version of VNN-LIB; the set stays exactly the same.
+
+    Without --output the text is printed.
+
+    Example:
+        verifolio vnnlib convert examples/networks/properties/digits_dense_45_0.2.vnnlib --to 2.0 -o two.vnnlib
+    """
     from verifolio.cli.output import say
     from verifolio.vnnlib import write
 
-    text = write(read(file), version="1.0" if to is Target.ONE else "2.0")
-    if output:
-        Path(output).write_text(text)
+    text = write(read(file), version=to)
+    if written.output:
+        Path(written.output).write_text(text)
     else:
         say(text.rstrip("\n"))
 
 
-@app.command("export-smt")
-def export_smt(
-    network: Annotated[str, typer.Argument(help="An ONNX file.")],
-    file: Annotated[str, typer.Argument(help="A VNN-LIB file.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="Write here instead of printing.")] = "",
-) -> None:
-    """Write a piecewise-linear query as SMT-LIB 2 in exact numbers; sat means a counterexample."""
+def export_smt(network: NetworkFile, file: PropertyFile, written: Output) -> None:
+    """Write a piecewise-linear query as SMT-LIB 2 in exact numbers; sat means a counterexample.
+
+    Without --output the text is printed.
+
+    Example:
+        verifolio vnnlib export-smt examples/networks/digits_dense.onnx \\
+            examples/networks/properties/digits_dense_45_0.2.vnnlib -o query.smt2
+    """
     from verifolio.cli.output import say
     from verifolio.encode.smtlib import to_smtlib
     from verifolio.model.query import Query
 
     text = to_smtlib(Query.from_files([network], file))
-    if output:
-        Path(output).write_text(text)
+    if written.output:
+        Path(written.output).write_text(text)
     else:
         say(text.rstrip("\n"))
 
 
-@app.command("merge")
 def merge(
-    files: Annotated[list[str], typer.Argument(help="ONNX files, then the VNN-LIB file over all of them.")],
-    output: Annotated[str, typer.Option("--output", "-o", help="Folder to write into.")] = "merged",
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="NETWORK... PROPERTY", help="ONNX files, then the VNN-LIB file over all of them."
+        ),
+    ],
+    written: Folder,
 ) -> None:
-    """Write a query over several networks as one network and a VNN-LIB 1.0 file, for tools that know no better."""
+    """Write a query over several networks as one network and a VNN-LIB 1.0 file, for tools that know no better.
+
+    Example:
+        verifolio vnnlib merge examples/networks/digits_dense.onnx \\
+            examples/networks/properties/digits_dense_45_0.2.vnnlib -o merged
+    """
     from verifolio.cli.output import say
     from verifolio.cli.verify import load_query
     from verifolio.encode.onnx_writer import write_onnx
@@ -115,7 +148,7 @@ def merge(
     check_sizes(query)
     spec = query.specification
     single = specification_from_cases(spec.cases, output_size=spec.output_size, input_size=spec.input_size)
-    folder = Path(output)
+    folder = Path(written.output)
     folder.mkdir(parents=True, exist_ok=True)
     write_onnx(query.graph, folder / "merged.onnx")
     (folder / "merged.vnnlib").write_text(write(single, version="1.0"))

@@ -4,14 +4,22 @@ from __future__ import annotations
 
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, Field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from enum import Enum
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from verifolio.errors import InputError
 
 Options = TypeVar("Options")
+T = TypeVar("T")
+REQUIRED: Any = MISSING
 _WORDS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
+
+
+def described(default: T, text: str, **more: object) -> T:
+    """A field of an options class with what it means, in a sentence; `REQUIRED` leaves the default out."""
+    made: Any = field(default=default, metadata={"help": text, **more})
+    return made  # type: ignore[no-any-return]
 
 
 def build_options(cls: type[Options], given: Mapping[str, object], where: str) -> Options:
@@ -23,7 +31,9 @@ def build_options(cls: type[Options], given: Mapping[str, object], where: str) -
         key = name.replace("-", "_")
         if key not in known:
             offered = ", ".join(sorted(known)) or "none at all"
-            raise InputError(where, f"one of the options {offered}", name, "see `verifolio plugins`")
+            raise InputError(
+                where, f"one of the options {offered}", name, "see `verifolio plugins show NAME`"
+            )
         values[key] = convert(value, hints[key], f"{where}: option {name}")
     try:
         return cls(**values)
@@ -103,27 +113,45 @@ def _choice(value: object, choices: Mapping[str, object], where: str) -> object:
     return choices[str(value)]
 
 
-def describe_options(cls: type) -> dict[str, tuple[str, str]]:
-    """Name -> (type, default) of every option, for people."""
-    return {f.name: (_type_text(f), _default_text(f)) for f in fields(cls) if f.init}
+@dataclass(frozen=True)
+class Described:
+    """One option for people: what it is called, what it takes, what it is without being told, what it means."""
+
+    name: str
+    kind: str
+    default: str
+    text: str
 
 
-def _type_text(field: Field[Any]) -> str:
-    return field.type if isinstance(field.type, str) else getattr(field.type, "__name__", str(field.type))
+def describe_options(cls: type) -> list[Described]:
+    """Every option of a class."""
+    hints = get_type_hints(cls)
+    return [
+        Described(f.name, _type_text(hints[f.name]), _default_text(f), str(f.metadata.get("help", "")))
+        for f in fields(cls)
+        if f.init
+    ]
+
+
+def _type_text(kind: Any) -> str:
+    """A type for people: the choices of a Literal, the name of a class."""
+    if get_origin(kind) is Literal:
+        return " | ".join(str(choice) for choice in get_args(kind))
+    return kind.__name__ if isinstance(kind, type) and get_origin(kind) is None else str(kind)
 
 
 def _default_text(field: Field[Any]) -> str:
     if field.default is not MISSING:
-        return str(field.default)
+        return '""' if field.default == "" else str(field.default)
     return str(field.default_factory()) if field.default_factory is not MISSING else "required"
 
 
-def split_pairs(pairs: list[str] | tuple[str, ...]) -> dict[str, object]:
+def split_pairs(pairs: list[str] | tuple[str, ...], where: str = "--option") -> dict[str, object]:
     """`["steps=40", ...]` as a mapping."""
     given: dict[str, object] = {}
     for pair in pairs:
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise InputError("--option", "key=value", pair)
+            raise InputError(where, "key=value", pair)
         given[name.strip()] = value.strip()
     return given

@@ -22,6 +22,7 @@ from verifolio.model.problem import Problem
 from verifolio.plugin.batch import BatchContext
 from verifolio.plugin.evidence import Bounds, Margins
 from verifolio.plugin.hookspecs import hookimpl
+from verifolio.plugin.options import described
 from verifolio.plugin.verifier import Context, Verifier
 
 if TYPE_CHECKING:
@@ -135,10 +136,10 @@ class Presumptuous(WrongProof):
 
 @dataclass(frozen=True)
 class CornerOptions:
-    """`hang`: go on for ever after the first counterexample. `seconds`: wait before the search."""
+    """Options of `hostile-corners`."""
 
-    hang: bool = False
-    seconds: float = 0.0
+    hang: bool = described(False, "Go on for ever after the first counterexample.")
+    seconds: float = described(0.0, "Wait so long before the search.")
 
 
 class Corners(_Hostile):

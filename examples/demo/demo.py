@@ -54,7 +54,7 @@ def measure() -> list[dict[str, str]]:
     """Critical radii of both networks on the first test images, as the rows of the table."""
     table, store = OUT / "distribution.csv", OUT / "answers.db"
     networks = [NETWORKS / name for name in NAMES]
-    limits = ["--indices", IMAGES, "--epsilons", "0.01:0.4:0.01", "--timeout", 4, "--budget", 12, "--jobs", 2]
+    limits = ["--indices", IMAGES, "--epsilon", "0.01:0.4:0.01", "--timeout", 4, "--budget", 12, "--jobs", 2]
     text = run(
         "distribution",
         *networks,
@@ -68,7 +68,7 @@ def measure() -> list[dict[str, str]]:
         quiet=True,
     )
     print("\n".join(line for line in text.splitlines() if "mean lower" in line))
-    run("distribution", "report", store, "--out", OUT / "report", quiet=True)
+    run("distribution", "report", store, "--output", OUT / "report", quiet=True)
     with (ROOT / table).open(newline="") as stream:
         return list(csv.DictReader(stream))
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from verifolio import Context, Outcome, Problem, Verifier, hookimpl
 from verifolio.graph import Dense, Input, Relu
+from verifolio.plugin.options import described
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -23,9 +24,9 @@ ZERO = Fraction(0)
 
 @dataclass(frozen=True)
 class DiceOptions:
-    """`points`: how many points to try."""
+    """Options of `dice`."""
 
-    points: int = 2000
+    points: int = described(2000, "How many points to try.")
 
 
 class Dice(Verifier):
@@ -52,9 +53,9 @@ class Dice(Verifier):
 
 @dataclass(frozen=True)
 class FractionsOptions:
-    """`weights`: the largest network to try, because exact numbers are slow."""
+    """Options of `fractions`."""
 
-    weights: int = 100_000
+    weights: int = described(100_000, "The largest network to try, because exact numbers are slow.")
 
 
 class Fractions(Verifier):

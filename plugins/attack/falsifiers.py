@@ -12,6 +12,7 @@ from verifolio.model.answer import Outcome
 from verifolio.model.joint import Joint
 from verifolio.model.problem import Problem, finite
 from verifolio.plugin.batch import BatchContext, Spot
+from verifolio.plugin.options import described
 from verifolio.plugin.verifier import Context, Verifier
 
 if TYPE_CHECKING:
@@ -22,21 +23,23 @@ KEPT = 8  # points handed on as evidence
 
 @dataclass(frozen=True)
 class FgsmOptions:
-    """`steps`: 1 is the classic single step to the far side of the box."""
+    """Options of `fgsm`."""
 
-    steps: int = 1
+    steps: int = described(1, "Gradient steps; 1 is the classic single step to the far side of the box.")
 
 
 @dataclass(frozen=True)
 class PgdOptions:
-    """See `verifolio.attack.AttackSettings`; `samples` and local search apply to few inputs only."""
+    """Options of `pgd`."""
 
-    rounds: int = 12
-    restarts: int = 32
-    steps: int = 100
-    samples: int = 100_000
-    few_inputs: int = 128
-    diversify_steps: int = 8
+    rounds: int = described(12, "How often the search starts again, each time from other points.")
+    restarts: int = described(32, "Starting points per round.")
+    steps: int = described(100, "Gradient steps from each of them.")
+    samples: int = described(100_000, "Random points to try first, where there are few inputs.")
+    few_inputs: int = described(128, "What counts as few inputs: these are also searched locally.")
+    diversify_steps: int = described(
+        8, "Steps that spread the outputs of the starting points before the attack."
+    )
 
 
 class Falsifier(Verifier):

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 
 from verifolio.model.answer import Outcome, Verdict
 from verifolio.model.problem import Problem
+from verifolio.plugin.options import described
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.trust.audit import Trust, audited
 
@@ -15,18 +16,20 @@ from .presence import missing
 
 @dataclass(frozen=True)
 class AutoLirpaOptions:
-    """Options of `auto_lirpa`.
+    """Options of `auto_lirpa`."""
 
-    method: CROWN, or CROWN-Optimized (alpha-CROWN). steps: of the optimisation.
-    unsat: its proofs are only reported; `trusted` makes them count. They are made in float64 with an error term for
-    rounding, but that auto_LiRPA computes what it says is taken on trust.
-    audit_seconds: how long an attack tries to refute a proof before a trusted one counts.
-    """
-
-    method: Literal["CROWN", "CROWN-Optimized"] = "CROWN-Optimized"
-    steps: int = 20
-    unsat: Trust = "untrusted"
-    audit_seconds: float = 0.5
+    method: Literal["CROWN", "CROWN-Optimized"] = described(
+        "CROWN-Optimized", "CROWN, or CROWN-Optimized (alpha-CROWN)."
+    )
+    steps: int = described(20, "Gradient steps of the optimisation.")
+    unsat: Trust = described(
+        "untrusted",
+        "Its proofs, made in float64 with an error term for rounding, are only reported; `trusted` makes "
+        "them count, and takes on trust that auto_LiRPA computes what it says.",
+    )
+    audit_seconds: float = described(
+        0.5, "How long an attack tries to refute a proof before a trusted one counts."
+    )
 
 
 class AutoLirpa(Verifier):

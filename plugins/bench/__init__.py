@@ -12,8 +12,10 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_commands(app: typer.Typer) -> None:
-    from .command import bench
-    from .portfolio.command import group
+    from verifolio.cli.expand import add_command
 
-    app.command("bench")(bench)
-    app.add_typer(group, name="portfolio")
+    from .command import bench
+    from .portfolio.command import make_commands
+
+    add_command(app, "bench", bench)
+    app.add_typer(make_commands(), name="portfolio")

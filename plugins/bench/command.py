@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import typer
 
-from verifolio.cli.common import (
-    Address,
-    AsJson,
-    Cores,
-    Device,
-    ExecutorName,
+from verifolio.cli.bundles import (
+    ASKED,
+    WRITTEN,
+    Bundle,
+    Choice,
     Expect,
-    Memory,
-    OptionPairs,
-    PortfolioFile,
-    Seed,
-    VerifierName,
-    at,
-    exit_code,
-    open_oracle,
+    Json,
+    Output,
+    RunningMany,
+    with_default,
 )
+from verifolio.cli.codes import ALARM, DONE
+from verifolio.cli.common import exit_code, open_oracle
+from verifolio.plugin.options import described
 
 if TYPE_CHECKING:
     from verifolio.solve.oracle import Oracle
@@ -36,64 +35,85 @@ if TYPE_CHECKING:
 Pairs = list[tuple["Instance", "InstanceResult"]]
 
 
+@dataclass(frozen=True, kw_only=True)
+class Cap(Bundle):
+    """The most that an instance gets."""
+
+    panel: ClassVar[str] = ASKED
+    timeout_cap: float = described(
+        0.0, "No instance has more seconds than this; 0 for no cap.", metavar="SECONDS", min=0.0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Selected(Cap):
+    """Which instances."""
+
+    panel: ClassVar[str] = ASKED
+    only: str = described(
+        "",
+        "Ids or categories with commas, or a file of them; other rows of the table stay.",
+        metavar="LIST|FILE",
+    )
+    again: bool = described(False, "Try undecided instances once more.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written(Json, Output):
+    """What is written."""
+
+    panel: ClassVar[str] = WRITTEN
+    output: str = with_default(Output, "output", default="results.csv")
+    files: str = described("", "The folder of logs, counterexamples and pictures.", metavar="FOLDER")
+    against: tuple[str, ...] = described(
+        (), "Compare with another tool's results; repeatable.", metavar="FILE"
+    )
+    pictures: bool = described(True, "Draw cactus and scatter plots.", off=True)
+
+
 def bench(
     source: Annotated[str, typer.Argument(metavar="INSTANCES.csv|FOLDER", help="What to decide.")],
-    out: Annotated[str, typer.Option(help="VNN-COMP's table of results, kept up to date.")] = "results.csv",
-    jobs: Annotated[int, typer.Option(min=1, help="Instances at the same time.")] = 1,
-    timeout: Annotated[float, typer.Option(min=0.0, help="Seconds for instances that name no limit.")] = 60.0,
-    timeout_cap: Annotated[float, typer.Option(min=0.0, help="At most this much for any instance.")] = 0.0,
-    only: Annotated[str, typer.Option(help="Ids or categories with commas, or a file of them.")] = "",
-    store: Annotated[
-        str, typer.Option(help="The SQLite file to continue from; beside --out by default.")
-    ] = "",
-    files: Annotated[str, typer.Option(help="Folder of logs, counterexamples and pictures.")] = "",
-    against: Annotated[list[str] | None, typer.Option(help="Another tool's results; repeatable.")] = None,
-    again: Annotated[bool, typer.Option("--again", help="Try undecided instances once more.")] = False,
-    plots: Annotated[bool, typer.Option(help="Draw cactus and scatter plots.")] = True,
-    verifier: VerifierName = "",
-    portfolio: PortfolioFile = "",
-    option: OptionPairs = None,
-    memory: Memory = 0.0,
-    cores: Cores = 0,
-    seed: Seed = 0,
-    executor: ExecutorName = "process",
-    address: Address = "",
-    device: Device = "cpu",
-    expect: Expect = None,
-    as_json: AsJson = False,
+    selected: Selected,
+    running: RunningMany,
+    expect: Expect,
+    written: Written,
 ) -> None:
     """Decide many instances; killed at any moment and started again, it continues.
 
-    Leaves with 0 when every instance was tried, 4 when an answer contradicts the expected one of the table.
-    With --expect, every instance must have that verdict.
+    --output is VNN-COMP's table of results, kept up to date. --timeout is for instances that name no limit of their
+    own. Without --store, answers are kept beside --output. Every instance tried is 0, an answer that contradicts the
+    table's expected one is 4; with --expect, every instance must have that verdict.
+
+    Example:
+        verifolio bench examples/networks/instances.csv --only digits_dense_digits_dense_45_0.2 --timeout-cap 20
     """
     from .instances import cap, read_instances, select
     from .results import read_lines, read_tool, tools_in
     from .runner import Places
     from .scoring import make_contest
 
-    everyone = read_instances(source, timeout)
-    instances = cap(select(everyone, only), timeout_cap)
+    everyone = read_instances(source, running.timeout)
+    instances = cap(select(everyone, selected.only), selected.timeout_cap)
     check_files(instances, source)
-    tools = [*tools_in(everyone), *(read_tool(Path(name)) for name in against or ())]
-    table = Path(out)
-    places = Places(table, Path(files) if files else table.with_name(f"{table.stem}_files"))
-    before = read_lines(table) if only else []
-    kept = store or str(table.with_suffix(".db"))
-    place = at(executor, address)
-    members = (verifier, portfolio, option, 0.0, memory, cores, seed, kept, place, device, jobs, False)
-    with open_oracle(*members) as oracle:
-        pairs = run_all(instances, oracle, Path(kept), places, before, jobs, again, as_json)
-    contest = make_contest(pairs, tools, run_name(verifier, portfolio, option), everyone)
-    finish(pairs, contest, places, plots, as_json, expect)
+    tools = [*tools_in(everyone), *(read_tool(Path(name)) for name in written.against)]
+    table = Path(written.output)
+    files = Path(written.files) if written.files else table.with_name(f"{table.stem}_files")
+    places = Places(table, files)
+    before = read_lines(table) if selected.only else []
+    kept = running.store or str(table.with_suffix(".db"))
+    own = replace(running, store=kept, timeout=0.0)  # every instance has its own limit
+    with open_oracle(own, running.jobs, alarm=False) as oracle:
+        pairs = run_all(instances, oracle, Path(kept), places, before, selected.again, written.json)
+    contest = make_contest(pairs, tools, run_name(running), everyone)
+    finish(pairs, contest, places, written, expect.expect)
 
 
-def run_name(verifier: str, portfolio: str, option: Sequence[str] | None) -> str:
+def run_name(running: Choice) -> str:
     """What tables and pictures call this run."""
     from .scoring import OURS
 
-    chosen = verifier or (Path(portfolio).stem if portfolio else "")
-    options = ",".join(option or ())
+    chosen = running.verifier or Path(running.portfolio).stem
+    options = ",".join(running.option)
     return f"{OURS} {chosen}" + (f":{options}" if options else "") if chosen else OURS
 
 
@@ -113,17 +133,17 @@ def run_all(
     store: Path,
     places: Places,
     before: Sequence[Line],
-    jobs: int,
     again: bool,
     quiet: bool,
 ) -> Pairs:
     """Run with progress on standard error; `before` are rows of the table that stay."""
-    from verifolio.cli.main import complain
+    from verifolio.cli.output import complain
 
     from .ledger import BenchLedger
     from .progress import Reporter
     from .runner import Run
 
+    jobs = oracle.concurrency
     oracle.infer = False  # every instance is decided for itself, as in a competition
     with BenchLedger(store) as ledger, Reporter(instances, jobs, quiet) as report:
         oracle.warm(wait=True)  # not the first instance's time
@@ -144,17 +164,15 @@ def run_key(oracle: Oracle) -> str:
     return f"{oracle.portfolio_key}:{oracle.seed}:{oracle.memory}:{oracle.device}"
 
 
-def finish(
-    pairs: Pairs, contest: Contest, places: Places, plots: bool, as_json: bool, expect: str | None
-) -> None:
+def finish(pairs: Pairs, contest: Contest, places: Places, written: Written, expect: str | None) -> None:
     """Print the scores, draw the pictures, leave with the exit code."""
-    from verifolio.cli.main import ALARM, DONE, complain
+    from verifolio.cli.output import complain
 
     from .figures import draw
 
-    if plots and pairs:
+    if written.pictures and pairs:
         draw(contest, places.folder)
-    show_json(pairs, contest) if as_json else show(pairs, contest)
+    show_json(pairs, contest) if written.json else show(pairs, contest)
     wrong = [i.label for k, (i, _) in enumerate(pairs) if contest.wrong(contest.ours, k)]
     alarms = [i.label for i, r in pairs if "alarm" in r.flags]
     if wrong:

@@ -79,11 +79,12 @@ def run(instance: Instance, results: Path, started: float) -> int:
 
 def _decide(instance: Instance, started: float) -> tuple[Query, Answer]:
     """Starting Python and the workers counts: the harness's clock runs already."""
+    from verifolio.cli.bundles import Running
     from verifolio.cli.common import open_oracle
 
     from .runner import load
 
-    with open_oracle(cores=0, alarm=False) as oracle:
+    with open_oracle(Running(), alarm=False) as oracle:
         oracle.start_counts = True
         query = load(instance)
         left = instance.timeout - OVERHEAD - (time.monotonic() - started)

@@ -16,6 +16,7 @@ from typing import ClassVar
 from verifolio.errors import InputError
 from verifolio.model.answer import Outcome, Verdict
 from verifolio.model.problem import Problem, finite
+from verifolio.plugin.options import described
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.trust.audit import audited
 
@@ -29,10 +30,10 @@ TAIL = 2000  # characters of output kept for people
 
 @dataclass(frozen=True)
 class ToolOptions:
-    """`category`: what VNN-COMP scripts are told. `arguments`: added to the command."""
+    """Options of an external tool."""
 
-    category: str = "verifolio"
-    arguments: tuple[str, ...] = ()
+    category: str = described("verifolio", "The category that VNN-COMP's scripts are told.")
+    arguments: tuple[str, ...] = described((), "Words added to the command.")
 
 
 class Tool(Verifier):

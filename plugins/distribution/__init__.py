@@ -34,8 +34,10 @@ def register_sections(registry: Registry[Section]) -> None:
 
 @hookimpl
 def register_commands(app: typer.Typer) -> None:
-    from .command import group
+    from verifolio.cli.expand import add_command
+
+    from .command import make_commands
     from .critical import critical
 
-    app.add_typer(group, name="distribution")
-    app.command("critical")(critical)
+    app.add_typer(make_commands(), name="distribution")
+    add_command(app, "critical", critical)

@@ -13,6 +13,7 @@ from verifolio.model.answer import Answer, Flag, Verdict, Witness
 from verifolio.model.query import Query
 from verifolio.model.radius import RadiusStart
 from verifolio.plugin.estimator import OracleLike, Progress, silent
+from verifolio.plugin.options import described
 from verifolio.properties.verdict import follow
 
 from .closest import MINIMISE, ask_closest
@@ -41,18 +42,19 @@ PARTS = 16  # radii below a failed one lie on a grid, so that a clock's noise do
 
 @dataclass(frozen=True)
 class BracketOptions:
-    """How the budget is spent.
+    """How the budget is spent."""
 
-    `quick`: seconds for the first look by attacks and bounds; at most a fifth of the budget. `radii`: bounded
-    together. `share`: the part of the remaining budget that one query may use; the one that would close the
-    bracket may use more. `neurons`: up to so many unstable neurons a verifier that minimises distances is
-    asked first.
-    """
-
-    quick: float = 12.0
-    radii: int = 12
-    share: float = 0.4
-    neurons: int = 24
+    quick: float = described(
+        12.0, "Seconds for the first look by attacks and bounds; at most a fifth of the budget."
+    )
+    radii: int = described(12, "Radii that are bounded together.")
+    share: float = described(
+        0.4,
+        "The part of the remaining budget that one query may use; the one that would close the bracket may use more.",
+    )
+    neurons: int = described(
+        24, "Up to so many unstable neurons a verifier that minimises distances is asked first."
+    )
 
 
 class Bracket(RadiusSearch):

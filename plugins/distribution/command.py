@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 import typer
 from typer.core import TyperGroup
 
-from verifolio.cli.common import (
-    Address,
-    AsJson,
-    Cores,
-    Device,
-    ExecutorName,
-    Layout,
-    Memory,
-    OptionPairs,
-    PortfolioFile,
-    Range,
-    Seed,
-    StoreFile,
-    Timeout,
-    VerifierName,
-    at,
-    open_oracle,
-)
+from verifolio.cli import bundles
+from verifolio.cli.bundles import ASKED, INPUTS, RUNS, SEARCH, WRITTEN, NetworkFiles, with_default
+from verifolio.cli.codes import DONE, UNDECIDED
+from verifolio.cli.common import open_oracle
+from verifolio.cli.expand import add_command, make_group
+from verifolio.cli.output import going_on, kept_in
+from verifolio.plugin.options import described
 
 if TYPE_CHECKING:
     from verifolio.solve.oracle import Oracle
@@ -47,120 +37,138 @@ class DefaultGroup(TyperGroup):
         return list(super().parse_args(ctx, args))
 
 
-group = typer.Typer(
-    cls=DefaultGroup,
-    no_args_is_help=True,
-    help="Critical radii of many inputs: `distribution NETWORK... --data SPEC`, then `distribution report`.",
-)
-Networks = Annotated[list[str], typer.Argument(metavar="NETWORK...", help="ONNX files.")]
-DataSpec = Annotated[str, typer.Option("--data", help="NAME, NAME:SPLIT or a file.")]
-Search = Annotated[
-    str, typer.Option(help="bracket, binary, k-binary (the default with --epsilons), closest, or a plugin's.")
-]
-Epsilons = Annotated[str, typer.Option(help="The grid, start:stop:step; its end is bracket's limit.")]
-Tolerance = Annotated[float, typer.Option(help="How narrow a bracket must be.")]
-K = Annotated[int, typer.Option("--k", min=1, help="Queries at the same time in k-binary.")]
-SearchOptions = Annotated[
-    list[str] | None, typer.Option("--search-option", help="An option of the search, key=value.")
-]
-BudgetSeconds = Annotated[float, typer.Option("--budget", help="Seconds per input, 0 for no limit.")]
-Norm = Annotated[str, typer.Option(help="linf, l2 or l1.")]
-Reference = Annotated[str, typer.Option(help="What must not change: the `label`, or what is `predicted`.")]
-Mean = Annotated[str, typer.Option(help="What the network expects subtracted, per channel.")]
-Std = Annotated[str, typer.Option(help="What the network expects divided by, per channel.")]
-PropertyName = Annotated[str, typer.Option("--property", help="A name, FILE.yaml or FILE.py.")]
-PropertyOptions = Annotated[
-    list[str] | None, typer.Option("--property-option", help="An option of the property, key=value.")
-]
-Keep = Annotated[str, typer.Option("--keep-queries", help="Write every query to this folder as VNN-LIB.")]
+@dataclass(frozen=True, kw_only=True)
+class Inputs(bundles.About, bundles.Reference, bundles.Norm, bundles.Epsilon, bundles.Data):
+    """Around which inputs; the radii, if any are given, are the grid, or the limit of a search without one."""
+
+    panel: ClassVar[str] = INPUTS
+    epsilon: str = with_default(bundles.Epsilon, "epsilon", default="")
+    mean: str = described("", "What the network expects subtracted, per channel.", metavar="NUMBERS")
+    std: str = described("", "What the network expects divided by, per channel.", metavar="NUMBERS")
 
 
-@group.command(RUN)
+@dataclass(frozen=True, kw_only=True)
+class ManyInputs(Inputs, bundles.Indices):
+    """Which inputs of the data."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search(bundles.Bundle):
+    """How a critical radius is searched."""
+
+    panel: ClassVar[str] = SEARCH
+    search: str = described(
+        "", "bracket, binary, k-binary (the default with --epsilon), closest, or a plugin's.", metavar="NAME"
+    )
+    search_option: tuple[str, ...] = described((), "An option of the search, key=value.", metavar="KEY=VALUE")
+    tolerance: float = described(1e-3, "How narrow a bracket must be.")
+    k: int = described(2, "Queries at the same time in k-binary.", min=1)
+    budget: float = described(60.0, "Seconds per input, 0 for no limit.", metavar="SECONDS", min=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running(bundles.Running):
+    """What runs; an input's --budget is the limit, unless one is set for its queries."""
+
+    panel: ClassVar[str] = RUNS
+    timeout: float = with_default(bundles.Running, "timeout", default=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningMany(bundles.RunningMany):
+    """What runs; an input's --budget is the limit, unless one is set for its queries."""
+
+    panel: ClassVar[str] = RUNS
+    timeout: float = with_default(bundles.RunningMany, "timeout", default=0.0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written(bundles.KeepQueries, bundles.Csv, bundles.Json):
+    """What is written."""
+
+    panel: ClassVar[str] = WRITTEN
+    verona: str = described("", "Also write the table in VERONA's columns.", metavar="FILE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportFolder(bundles.Json, bundles.Output):
+    """What is written."""
+
+    output: str = with_default(bundles.Output, "output", default="report")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Reported(bundles.Bundle):
+    """What a report is about."""
+
+    panel: ClassVar[str] = ASKED
+    thresholds: str = described("", "Count at these radii, with commas.", metavar="NUMBERS")
+    run: str = described("", "Only this run of a store (by default its last).", metavar="RUN")
+    step: float = described(
+        0.0, "The grid's step, for tables that do not name their time-outs; 0: the run's.", min=0.0
+    )
+    section: tuple[str, ...] = described(
+        (), "Only this section: statistics, pictures, comparisons, or a plugin's. Repeatable.", metavar="NAME"
+    )
+
+
+def make_commands() -> typer.Typer:
+    """The group `distribution`."""
+    text = "Critical radii of many inputs: `distribution NETWORK... --data SPEC`, then `distribution report`."
+    group = make_group(text, cls=DefaultGroup)
+    add_command(group, RUN, distribution)
+    add_command(group, "report", report)
+    return group
+
+
 def distribution(
-    networks: Networks,
-    data: Annotated[list[str], typer.Option(help="NAME, NAME:SPLIT or a file; repeat for several.")],
-    indices: Annotated[str, typer.Option(help="Which inputs, such as 0:100 or 3,5,8.")] = "0:100",
-    search: Search = "",
-    search_option: SearchOptions = None,
-    epsilons: Epsilons = "",
-    tolerance: Tolerance = 1e-3,
-    k: K = 2,
-    timeout: Timeout = 0.0,
-    budget: BudgetSeconds = 60.0,
-    norm: Norm = "linf",
-    reference: Reference = "label",
-    mean: Mean = "",
-    std: Std = "",
-    range_: Range = "0,1",
-    layout: Layout = "",
-    property_: PropertyName = "classification",
-    property_option: PropertyOptions = None,
-    verifier: VerifierName = "",
-    portfolio: PortfolioFile = "",
-    option: OptionPairs = None,
-    memory: Memory = 0.0,
-    cores: Cores = 1,
-    device: Device = "cpu",
-    store: StoreFile = "",
-    csv: Annotated[str, typer.Option(help="Write the table here, kept up to date.")] = "",
-    verona: Annotated[str, typer.Option(help="Also write it in VERONA's columns.")] = "",
-    keep_queries: Keep = "",
-    jobs: Annotated[int, typer.Option(min=1, help="Inputs at the same time.")] = 1,
-    seed: Seed = 0,
-    executor: ExecutorName = "process",
-    address: Address = "",
-    as_json: AsJson = False,
+    networks: NetworkFiles, inputs: ManyInputs, search: Search, running: RunningMany, written: Written
 ) -> None:
     """Bracket the critical radius of many inputs: proved below, refuted by a replayed point above.
 
-    Killed at any moment and started again with the same --store, it continues.
+    Killed at any moment and started again with the same --store, it continues. The word `run` may be left out.
+    --timeout is for single queries; without one, only --budget limits an input.
+
+    Example:
+        verifolio distribution examples/networks/digits_dense.onnx --data digits --indices 1:2 \\
+            --tolerance 0.01 --store radii.db --csv radii.csv
     """
-    from verifolio.data import in_layout, load_data, parse_indices
+    from verifolio.data import parse_indices
     from verifolio.onnx_import.network import Network
 
     from .run import make_items
 
-    setting = make_setting(
-        (search, search_option, k, epsilons, tolerance, norm, timeout, budget, reference, mean, std, range_),
-        property_,
-        property_option,
-    )
-    loaded = [in_layout(load_data(spec), layout) for spec in data]
-    sets = [(one, parse_indices(indices, len(one))) for one in loaded]
+    setting = make_setting(inputs, search, running.timeout)
+    sets = [(one, parse_indices(inputs.indices, len(one))) for one in inputs.datasets()]
     items = make_items([Network.load(n) for n in networks], sets, setting.prop.networks)
-    lanes = jobs * setting.estimator.lanes
-    place = at(executor, address)
-    members = (verifier, portfolio, option, timeout, memory, cores, seed, store, place, device, lanes)
-    with open_oracle(*members) as oracle, open_ledger(store) as ledger:
+    lanes = running.jobs * setting.estimator.lanes
+    with (
+        going_on(*kept_in(running.store)),
+        open_oracle(running, lanes) as oracle,
+        open_ledger(running.store) as ledger,
+    ):
         setting = identified(setting, oracle)
         check_first(setting, items, oracle)
-        rows = run_all(setting, items, oracle, ledger, jobs, (csv, verona, keep_queries), as_json)
-    finish(rows, setting, as_json, csv)
+        rows = run_all(setting, items, oracle, ledger, running.jobs, written)
+    finish(rows, setting, written)
 
 
 def run_all(
-    setting: Setting,
-    items: Any,
-    oracle: Oracle,
-    ledger: DistributionLedger,
-    jobs: int,
-    files: tuple[str, str, str],
-    quiet: bool,
+    setting: Setting, items: Any, oracle: Oracle, ledger: DistributionLedger, jobs: int, written: Written
 ) -> list[Row]:
     """Run, and keep the tables up to date as inputs finish."""
     from .progress import Reporter
     from .run import Distribution
     from .table import write_csv, write_verona
 
-    csv, verona, keep = files
-
     def save(rows: list[Row]) -> None:
-        if csv:
-            write_csv(Path(csv), rows)
-        if verona:
-            write_verona(Path(verona), rows)
+        if written.csv:
+            write_csv(Path(written.csv), rows)
+        if written.verona:
+            write_verona(Path(written.verona), rows)
 
-    with Reporter(quiet) as report:
+    keep = written.keep_queries
+    with Reporter(written.json) as report:
         task = Distribution(setting, items, oracle, ledger, jobs, Path(keep) if keep else None)
 
         def listen(row: Row, done: int, total: int) -> None:
@@ -188,41 +196,37 @@ def check_first(setting: Setting, items: Any, oracle: Oracle) -> None:
             setting.estimator.check(family, oracle.batch_portfolio)
 
 
-def make_setting(given: tuple[Any, ...], about: str, options: list[str] | None) -> Setting:
+def make_setting(inputs: Inputs, search: Search, timeout: float) -> Setting:
     """The options as typed settings; the property is looked up, so that a wrong one shows at once."""
-    from verifolio.data import parse_range
+    from verifolio.cli.parse import parse_numbers
     from verifolio.errors import InputError
 
-    from .parse import parse_epsilons, parse_norm, parse_numbers
     from .run import Setting, search_choices, search_of
 
-    search, choices, k, epsilons, tolerance, norm, timeout, budget, reference, mean, std, range_ = given
-    radii = parse_epsilons(epsilons) if epsilons else ()
-    search = search or ("k-binary" if radii else "bracket")
-    limits = parse_range(range_)
-    if reference not in ("label", "predicted"):
-        raise InputError("--reference", "label or predicted", repr(reference))
-    chosen = search_choices(search, choices or (), k)
-    grid = search_of(search, chosen).grid
+    radii = inputs.radii
+    name = search.search or ("k-binary" if radii else "bracket")
+    choices = search_choices(name, search.search_option, search.k)
+    grid = search_of(name, choices).grid
     if grid and not radii:
-        raise InputError(
-            "--search", "--epsilons for a search on a grid", "none", "add --epsilons 0.001:0.4:0.002"
-        )
+        remedy = "add --epsilon 0.001:0.4:0.002"
+        raise InputError("--search", "--epsilon for a search on a grid", "none", remedy)
+    low, high = inputs.limits
     setting = Setting(
-        search,
-        chosen,
-        radii if grid else (),
-        tolerance,
-        radii[-1] if radii and not grid else 0.0,
-        parse_norm(norm),
-        timeout or math.inf,
-        budget or math.inf,
-        reference,
-        parse_numbers(mean, "--mean"),
-        parse_numbers(std, "--std"),
-        *limits,
-        about,
-        tuple(options or ()),
+        search=name,
+        choices=choices,
+        radii=radii if grid else (),
+        tolerance=search.tolerance,
+        largest=radii[-1] if radii and not grid else 0.0,
+        norm=inputs.order,
+        timeout=timeout or math.inf,
+        budget=search.budget or math.inf,
+        reference=inputs.reference,
+        mean=parse_numbers(inputs.mean, "--mean"),
+        std=parse_numbers(inputs.std, "--std"),
+        low=low,
+        high=high,
+        about=inputs.property,
+        options=inputs.property_option,
     )
     setting.prop  # noqa: B018
     return setting
@@ -242,9 +246,8 @@ def identified(setting: Setting, oracle: Oracle) -> Setting:
     return replace(setting, portfolio=f"{oracle.portfolio_key}:{oracle.seed}")
 
 
-def finish(rows: list[Row], setting: Setting, as_json: bool, csv: str) -> None:
+def finish(rows: list[Row], setting: Setting, written: Written) -> None:
     """Print the table and its summary; leave with 3 if something stayed open."""
-    from verifolio.cli.main import DONE, UNDECIDED
     from verifolio.cli.output import say, say_json, table
     from verifolio.errors import InputError
 
@@ -256,7 +259,7 @@ def finish(rows: list[Row], setting: Setting, as_json: bool, csv: str) -> None:
     if rows and len(failed) == len(rows):
         raise InputError("distribution", "at least one input that can be measured", failed[0].reason)
     summaries = [summarise(name, split, part) for (name, split), part in grouped(rows).items()]
-    if as_json:
+    if written.json:
         records = [
             dict(zip((*COLUMNS, *MORE), cells(r) + more_cells(r), strict=True))
             | {"flags": r.flags, "reason": r.reason}
@@ -264,7 +267,7 @@ def finish(rows: list[Row], setting: Setting, as_json: bool, csv: str) -> None:
         ]
         say_json({"run": setting.run, "rows": records, "summary": [s.as_dict() for s in summaries]})
     else:
-        if not csv:
+        if not written.csv:
             table(COLUMNS, [cells(r) for r in rows])
         for one in summaries:
             say(one.text())
@@ -280,37 +283,32 @@ def grouped(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
     return found
 
 
-@group.command("report")
 def report(
     sources: Annotated[
         list[str], typer.Argument(metavar="SOURCE...", help="Stores or tables of distributions.")
     ],
-    out: Annotated[str, typer.Option(help="The folder for index.html and the pictures.")] = "report",
-    thresholds: Annotated[str, typer.Option(help="Radii at which to count, with commas.")] = "",
-    run: Annotated[str, typer.Option(help="Only this run of a store (the default is its last).")] = "",
-    step: Annotated[
-        float,
-        typer.Option(help="The grid's step, for tables that do not name their time-outs; 0: the run's."),
-    ] = 0.0,
-    section: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="Only this section; repeat for more (statistics, pictures, comparisons, or a plugin's)."
-        ),
-    ] = None,
-    as_json: AsJson = False,
+    reported: Reported,
+    written: ReportFolder,
 ) -> None:
-    """Statistics and pictures of stored distributions: one self-contained page."""
-    from verifolio.cli.output import say, say_json
+    """Make statistics and pictures of stored distributions: one self-contained page.
 
-    from .parse import parse_numbers
+    Example:
+        verifolio distribution examples/networks/digits_dense.onnx --data digits --indices 1:2 \\
+            --tolerance 0.01 --store radii.db
+        verifolio distribution report radii.db -o report
+    """
+    from verifolio.cli.output import say, say_json
+    from verifolio.cli.parse import parse_numbers
+
     from .report import build_report, load_costs, load_rows
 
     paths = [Path(s) for s in sources]
-    rows, known_step = load_rows(paths, run)
-    radii = parse_numbers(thresholds, "--thresholds")
-    made = build_report(rows, Path(out), radii, step or known_step, load_costs(paths), section or ())
-    if as_json:
+    rows, known_step = load_rows(paths, reported.run)
+    radii = parse_numbers(reported.thresholds, "--thresholds")
+    made = build_report(
+        rows, Path(written.output), radii, reported.step or known_step, load_costs(paths), reported.section
+    )
+    if written.json:
         say_json(made.as_dict())
     else:
         for line in made.lines():

@@ -2,50 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 
-from verifolio.cli.common import (
-    Address,
-    AsJson,
-    Cores,
-    Device,
-    ExecutorName,
-    Layout,
-    Memory,
-    OptionPairs,
-    PortfolioFile,
-    Range,
-    Seed,
-    StoreFile,
-    Timeout,
-    VerifierName,
-    at,
-    open_oracle,
-)
+from verifolio.cli import bundles
+from verifolio.cli.bundles import INPUTS, NetworkFiles
+from verifolio.cli.codes import DONE, UNDECIDED
+from verifolio.cli.common import open_oracle
+from verifolio.cli.output import going_on, kept_in
+from verifolio.plugin.options import described
 
-from .command import (
-    BudgetSeconds,
-    DataSpec,
-    Epsilons,
-    K,
-    Keep,
-    Mean,
-    Networks,
-    Norm,
-    PropertyName,
-    PropertyOptions,
-    Reference,
-    Search,
-    SearchOptions,
-    Std,
-    Tolerance,
-    identified,
-    make_setting,
-    open_ledger,
-)
+from .command import Inputs, Running, Search, identified, make_setting, open_ledger
 
 if TYPE_CHECKING:
     from verifolio.onnx_import.network import Network
@@ -58,57 +28,44 @@ if TYPE_CHECKING:
     from .run import Setting
 
 
+@dataclass(frozen=True, kw_only=True)
+class OneInput(Inputs):
+    """Which input of the data."""
+
+    panel: ClassVar[str] = INPUTS
+    index: int = described(0, "Which input of the data.", min=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written(bundles.KeepQueries, bundles.Picture, bundles.Json):
+    """What is written."""
+
+
 def critical(
-    networks: Networks,
-    data: DataSpec,
-    index: Annotated[int, typer.Option(min=0, help="Which input.")] = 0,
-    search: Search = "",
-    search_option: SearchOptions = None,
-    epsilons: Epsilons = "",
-    tolerance: Tolerance = 1e-3,
-    k: K = 2,
-    timeout: Timeout = 0.0,
-    budget: BudgetSeconds = 60.0,
-    norm: Norm = "linf",
-    reference: Reference = "label",
-    mean: Mean = "",
-    std: Std = "",
-    range_: Range = "0,1",
-    layout: Layout = "",
-    property_: PropertyName = "classification",
-    property_option: PropertyOptions = None,
-    verifier: VerifierName = "",
-    portfolio: PortfolioFile = "",
-    option: OptionPairs = None,
-    memory: Memory = 0.0,
-    cores: Cores = 1,
-    device: Device = "cpu",
-    store: StoreFile = "",
-    picture: Annotated[str, typer.Option(help="Draw the closest counterexample here (PNG).")] = "",
-    keep_queries: Keep = "",
-    seed: Seed = 0,
-    executor: ExecutorName = "process",
-    address: Address = "",
-    as_json: AsJson = False,
+    networks: NetworkFiles, inputs: OneInput, search: Search, running: Running, written: Written
 ) -> None:
-    """The critical radius of one input, and its closest counterexample."""
-    from verifolio.data import in_layout, load_data, parse_indices
+    """Bracket the critical radius of one input, and give its closest counterexample.
+
+    --timeout is for single queries; without one, only --budget limits the search.
+
+    Example:
+        verifolio critical examples/networks/digits_dense.onnx --data digits --index 1 --tolerance 0.01
+    """
+    from verifolio.data import parse_indices
     from verifolio.onnx_import.network import Network
 
-    setting = make_setting(
-        (search, search_option, k, epsilons, tolerance, norm, timeout, budget, reference, mean, std, range_),
-        property_,
-        property_option,
-    )
-    loaded = in_layout(load_data(data), layout)
-    parse_indices(str(index), len(loaded))
+    setting = make_setting(inputs, search, running.timeout)
+    loaded = inputs.dataset()
+    parse_indices(str(inputs.index), len(loaded))
     lanes = setting.estimator.lanes
-    place = at(executor, address)
-    members = (verifier, portfolio, option, timeout, memory, cores, seed, store, place, device, lanes)
-    with open_oracle(*members) as oracle, open_ledger(store) as ledger:
+    with (
+        going_on(*kept_in(running.store)),
+        open_oracle(running, lanes) as oracle,
+        open_ledger(running.store) as ledger,
+    ):
         setting = identified(setting, oracle)
         chosen = [Network.load(n) for n in networks]
-        one_input(setting, oracle, ledger, chosen, loaded, index, (picture, keep_queries), as_json)
+        one_input(setting, oracle, ledger, chosen, loaded, inputs.index, written)
 
 
 def one_input(
@@ -118,11 +75,9 @@ def one_input(
     networks: list[Network],
     data: Dataset,
     index: int,
-    files: tuple[str, str],
-    as_json: bool,
+    written: Written,
 ) -> None:
     """Search, print, draw."""
-    from verifolio.cli.main import DONE, UNDECIDED
     from verifolio.cli.output import say, say_json
 
     from .radius_search import SearchStatus
@@ -134,22 +89,25 @@ def one_input(
     predicted = family.predict()[0]
     if predicted != family.label:
         facts: dict[str, Any] = {"status": "misclassified", "label": family.label, "predicted": predicted}
-        say_json(facts) if as_json else say(f"misclassified: label {family.label}, predicted {predicted}")
+        say_json(facts) if written.json else say(
+            f"misclassified: label {family.label}, predicted {predicted}"
+        )
         raise typer.Exit(DONE)
     ledger.begin(setting.run, setting.__dict__)
-    task = Distribution(setting, (), oracle, ledger, keep=Path(files[1]) if files[1] else None)
+    keep = written.keep_queries
+    task = Distribution(setting, (), oracle, ledger, keep=Path(keep) if keep else None)
     found = task.search(family)
     facts = describe(family, found)
-    if as_json:
+    if written.json:
         say_json(facts)
     else:
         for key, value in facts.items():
             if value is not None and key != "counterexample":
                 say(f"{key}: {value}")
-    if files[0] and found.witness is not None:
+    if written.picture and found.witness is not None:
         from .figures import draw_counterexample
 
-        draw_counterexample(Path(files[0]), family, found, data.shape)
+        draw_counterexample(Path(written.picture), family, found, data.shape)
     raise typer.Exit(DONE if found.status is SearchStatus.CLOSED else UNDECIDED)
 
 

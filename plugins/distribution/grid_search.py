@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 from verifolio.errors import InputError
 from verifolio.model.answer import Verdict
 from verifolio.plugin.estimator import AskingLike, Estimator, OracleLike, Progress, silent
+from verifolio.plugin.options import described
 from verifolio.properties.verdict import Finding, Inquiry, PropertyStatus
 
 from .grid import Scheduler
@@ -25,9 +26,9 @@ from .radius_search import (
 
 @dataclass(frozen=True)
 class KBinaryOptions:
-    """`k`: how many radii are asked at the same time."""
+    """Options of `k-binary`."""
 
-    k: int = 2
+    k: int = described(2, "How many radii are asked at the same time.")
 
 
 class KBinary(RadiusSearch):

@@ -40,6 +40,6 @@ def register_estimators(registry: Registry[Estimator]) -> None:
 
 @hookimpl
 def register_commands(app: typer.Typer) -> None:
-    from .commands import app as ensemble
+    from .commands import make_commands
 
-    app.add_typer(ensemble, name="ensemble")
+    app.add_typer(make_commands(), name="ensemble")

@@ -6,226 +6,29 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from enum import StrEnum
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 import typer
 
-from verifolio.cli.common import (
-    Address,
-    AsJson,
-    Cores,
-    ExecutorName,
-    Layout,
-    Memory,
-    PortfolioFile,
-    Seed,
-    StoreFile,
-    Timeout,
-    VerifierName,
-    Workers,
-    at,
-)
+from verifolio.cli import bundles
+from verifolio.cli.bundles import INPUTS, SEARCH, NetworkFiles
+from verifolio.cli.expand import add_command, make_group
+from verifolio.cli.output import going_on, kept_in
+from verifolio.plugin.options import REQUIRED, described
 
 if TYPE_CHECKING:
     from verifolio.portfolio.tree import Member, Portfolio
     from verifolio.solve.oracle import Oracle
 
-app = typer.Typer(help="Attack ensembles of networks, and select diverse members.", no_args_is_help=True)
 
-Networks = Annotated[list[str], typer.Argument(metavar="NETWORK", help="ONNX files.")]
-Data = Annotated[str, typer.Option(help="Points: NAME[:SPLIT] or a file.")]
-Picture = Annotated[str, typer.Option(help="Draw the result into this file (png, svg, pdf).")]
-Clip = Annotated[bool, typer.Option("--clip/--no-clip", help="Keep attack points inside [0, 1].")]
-Time = Annotated[float, typer.Option("--time", "--budget", help="Seconds for everything, 0 for no limit.")]
-Keep = Annotated[str, typer.Option(help="Write every query that reaches a verifier into this folder.")]
-
-
-class AttackMethod(StrEnum):
-    """See docs/ensembles.md."""
-
-    DECOMPOSITION = "decomposition"
-    MILP = "milp"
-    MAXMILP = "maxmilp"
-    MAXMIN = "maxmin"
-    SMT = "smt"
-    UNIFORM = "uniform"
-    DETERMINISTIC = "deterministic"
-
-
-class SelectMethod(StrEnum):
-    """Proofs, or one of three gradient attacks."""
-
-    VERIFY = "verify"
-    GA1 = "ga1"
-    GA2 = "ga2"
-    GA3 = "ga3"
-
-
-class Norm(StrEnum):
-    """How far is measured."""
-
-    L1 = "l1"
-    L2 = "l2"
-    LINF = "linf"
-
-
-class JointFormOption(StrEnum):
-    """How joint queries are written."""
-
-    AUTO = "auto"
-    DNF = "dnf"
-    MARGIN = "margin"
-
-
-@app.callback()
-def _group() -> None:
-    """Attack ensembles of networks, and select diverse members."""
-
-
-@app.command("attack")
-def attack(
-    networks: Networks,
-    data: Data,
-    epsilon: Annotated[float, typer.Option(min=0, help="Radius of the attacks.")],
-    alpha: Annotated[
-        str, typer.Option(help="Loss from which it is not robust, e.g. 0.4; without, the value.")
-    ] = "",
-    indices: Annotated[str, typer.Option(help="Which points, e.g. 0:10,17.")] = "0:4",
-    norm: Annotated[Norm, typer.Option(help="Norm of the radius.")] = Norm.L1,
-    clip: Clip = False,
-    layout: Layout = "",
-    attacks: Annotated[
-        int, typer.Option(min=0, help="How many the programs may mix; 0: one per network.")
-    ] = 0,
-    method: Annotated[AttackMethod, typer.Option(help="How to search.")] = AttackMethod.DECOMPOSITION,
-    exact: Annotated[bool, typer.Option("--exact", help="Go on until the value is known.")] = False,
-    form: Annotated[
-        JointFormOption, typer.Option(help="How joint queries are written.")
-    ] = JointFormOption.AUTO,
-    timeout: Timeout = 60.0,
-    time: Time = 0.0,
-    store: StoreFile = "",
-    keep_queries: Keep = "",
-    verifier: VerifierName = "",
-    portfolio: PortfolioFile = "",
-    executor: ExecutorName = "process",
-    address: Address = "",
-    workers: Workers = 1,
-    cores: Cores = 1,
-    memory: Memory = 0.0,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-    picture: Picture = "",
-) -> None:
-    """Decide whether a randomized attack can reach a loss of alpha against every network.
-
-    The first line is the verdict: robust (no attack does), not-robust (the printed one does), or unknown.
-    """
-    from .run_attack import AttackCall, run_attack
-
-    place = at(executor, address)
-    limits = Limits(
-        timeout, time, store, keep_queries, verifier, portfolio, place, workers, cores, memory, seed
-    )
-    call = AttackCall(
-        tuple(networks),
-        data,
-        indices,
-        epsilon,
-        alpha,
-        norm.value,
-        clip,
-        attacks,
-        method.value,
-        exact,
-        form.value,
-        layout,
-    )
-    raise typer.Exit(run_attack(call, limits, as_json, picture))
-
-
-@app.command("select")
-def select(
-    networks: Networks,
-    data: Data,
-    size: Annotated[int, typer.Option(min=2, help="Members of the ensemble; the first ones to begin with.")],
-    epsilons: Annotated[str, typer.Option(help="Radii in the maximum norm, e.g. 0.01,0.02,0.03.")],
-    points: Annotated[int, typer.Option(min=1, help="Agreement points.")] = 200,
-    label: Annotated[int, typer.Option(help="Only points of this label; -1 for all.")] = -1,
-    method: Annotated[SelectMethod, typer.Option(help="How mutual errors are found.")] = SelectMethod.VERIFY,
-    iterations: Annotated[int, typer.Option(min=0, help="Replacements at most.")] = 20,
-    rank: Annotated[float, typer.Option(help="Radius that ranks the members; 0 for all together.")] = 0.0,
-    together: Annotated[int, typer.Option(min=2, help="Count errors that so many networks share.")] = 2,
-    reverse: Annotated[bool, typer.Option("--reverse", help="Replace the best by the worst.")] = False,
-    certified: Annotated[bool, typer.Option("--certified", help="Replace only where proved better.")] = False,
-    clip: Clip = False,
-    layout: Layout = "",
-    test_data: Annotated[str, typer.Option(help="Points for the robust accuracy (default: --data).")] = "",
-    test_points: Annotated[int, typer.Option(min=0, help="So many, drawn at random; 0 for none.")] = 20,
-    timeout: Timeout = 60.0,
-    time: Time = 0.0,
-    store: StoreFile = "",
-    keep_queries: Keep = "",
-    verifier: VerifierName = "",
-    portfolio: PortfolioFile = "",
-    executor: ExecutorName = "process",
-    address: Address = "",
-    workers: Workers = 1,
-    cores: Cores = 1,
-    memory: Memory = 0.0,
-    seed: Seed = 0,
-    as_json: AsJson = False,
-    picture: Picture = "",
-) -> None:
-    """Replace ensemble members that tend to err together with others, until none is better."""
-    from .run_select import SelectCall, run_select
-
-    place = at(executor, address)
-    limits = Limits(
-        timeout, time, store, keep_queries, verifier, portfolio, place, workers, cores, memory, seed
-    )
-    call = SelectCall(
-        tuple(networks),
-        data,
-        size,
-        epsilons,
-        points,
-        label,
-        method.value,
-        iterations,
-        rank,
-        reverse,
-        certified,
-        clip,
-        test_data,
-        test_points,
-        together,
-        layout,
-    )
-    raise typer.Exit(run_select(call, limits, as_json, picture))
-
-
-@dataclass(frozen=True)
-class Limits:
-    """What both commands share: time, places, seeds."""
-
-    timeout: float
-    budget: float
-    store: str
-    keep: str
-    verifier: str
-    portfolio: str
-    executor: str
-    workers: int
-    cores: int
-    memory: float
-    seed: int
+@dataclass(frozen=True, kw_only=True)
+class Running(bundles.TotalBudget, bundles.RunningMany):
+    """What runs, and for how long."""
 
     @property
     def seconds(self) -> float:
         """The time for everything."""
-        return self.budget or float("inf")
+        return self.total_budget or math.inf
 
     @contextmanager
     def oracle(self, norm: float = math.inf, method: str = "verify") -> Iterator[Oracle]:
@@ -240,21 +43,111 @@ class Limits:
 
         if method != "verify" and self.verifier:
             raise InputError("--verifier", f"none, because --method {method} names the attack", self.verifier)
-        with open_oracle(
-            self.verifier,
-            self.portfolio,
-            timeout=self.timeout,
-            memory=self.memory,
-            cores=self.cores,
-            seed=self.seed,
-            store=self.store,
-            executor=self.executor,
-            workers=self.workers,
-        ) as oracle:
+        with open_oracle(self, self.jobs) as oracle:
             portfolio = oracle.portfolio or after_attacks(norm)
             named = portfolio if method == "verify" else replace(portfolio, attack=gradient(method))
             oracle.portfolio = named
             yield oracle
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written(bundles.Picture, bundles.KeepQueries, bundles.Json):
+    """What is written."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackInputs(bundles.Norm, bundles.Epsilon, bundles.Indices, bundles.Data):
+    """Around which points, and how far."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackSearch(bundles.Bundle):
+    """How a randomized attack is searched."""
+
+    panel: ClassVar[str] = SEARCH
+    alpha: str = described(
+        "",
+        "The loss from which it is not robust, such as 0.4; without it the value is computed.",
+        metavar="LOSS",
+    )
+    method: Literal["decomposition", "milp", "maxmilp", "maxmin", "smt", "uniform", "deterministic"] = (
+        described("decomposition", "How to search.")
+    )
+    attacks: int = described(0, "How many attacks the programs may mix; 0: one per network.", min=0)
+    exact: bool = described(False, "Go on until the value is known.")
+    form: Literal["auto", "dnf", "margin"] = described("auto", "How joint queries are written.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectInputs(bundles.TestData, bundles.Epsilon, bundles.Data):
+    """Which points, and how far around them, in the maximum norm."""
+
+    panel: ClassVar[str] = INPUTS
+    points: int = described(200, "How many points on which all networks agree.", min=1)
+    label: int = described(-1, "Only points of this label; -1 for all.")
+    test_points: int = described(
+        20, "At how many points, drawn at random, the robust accuracy is measured; 0 for none.", min=0
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class SelectSearch(bundles.Bundle):
+    """How members are replaced."""
+
+    panel: ClassVar[str] = SEARCH
+    size: int = described(REQUIRED, "Members of the ensemble; the first networks to begin with.", min=2)
+    method: Literal["verify", "ga1", "ga2", "ga3"] = described("verify", "How to search.")
+    iterations: int = described(20, "Replacements at most.", min=0)
+    rank: float = described(0.0, "The radius that ranks the members; 0 for all together.", min=0.0)
+    together: int = described(2, "Count errors that so many networks share.", min=2)
+    reverse: bool = described(False, "Replace the best member by the worst candidate.")
+    proved_only: bool = described(False, "Replace only where it is proved to be better.")
+
+
+def make_commands() -> typer.Typer:
+    """The group `ensemble`."""
+    group = make_group("Attack ensembles of networks, and select diverse members.")
+    add_command(group, "attack", attack)
+    add_command(group, "select", select)
+    return group
+
+
+def attack(
+    networks: NetworkFiles, inputs: AttackInputs, search: AttackSearch, running: Running, written: Written
+) -> None:
+    """Decide whether a randomized attack can reach a loss of alpha against every network.
+
+    The first line is the verdict: robust (no attack does), not-robust (the printed one does), or unknown.
+
+    Example:
+        verifolio ensemble attack examples/ensemble/pair_a.onnx examples/ensemble/pair_b.onnx \\
+            --data examples/ensemble/pair.npz --indices 0:2 --epsilon 2.5 --norm l1 --range=-inf,inf
+    """
+    from .run_attack import run_attack
+
+    with going_on(*kept_in(running.store)):
+        code = run_attack(networks, inputs, search, running, written)
+    raise typer.Exit(code)
+
+
+def select(
+    networks: NetworkFiles, inputs: SelectInputs, search: SelectSearch, running: Running, written: Written
+) -> None:
+    """Replace ensemble members that tend to err together with others, until none is better.
+
+    `--method verify` proves or refutes every mutual error; ga1, ga2 and ga3 are gradient attacks. Without
+    --test-data the robust accuracy is measured on --data.
+
+    Example:
+        verifolio ensemble select examples/ensemble/digits_a.onnx examples/ensemble/digits_b.onnx \\
+            examples/ensemble/digits_c.onnx --size 2 --data digits:test --epsilon 0.02,0.04 \\
+            --points 5 --test-points 2 --method ga1
+    """
+    from .run_select import run_select
+
+    with going_on(*kept_in(running.store)):
+        code = run_select(networks, inputs, search, running, written)
+    raise typer.Exit(code)
 
 
 def after_attacks(norm: float = math.inf) -> Portfolio:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from verifolio.errors import InputError
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
+from verifolio.plugin.options import described
 from verifolio.plugin.property import Points, Property, Reference
 from verifolio.vnnlib import Rows, box_case, make_rows, specification_from_cases
 
@@ -24,19 +25,19 @@ Gap = tuple[int, int | None]  # columns (right label, wrong label): right - wron
 
 @dataclass(frozen=True)
 class JointOptions:
-    """How the condition "for every network, some wrong label" is written.
+    """How the condition "for every network, some wrong label" is written."""
 
-    form: `dnf` has (L-1)^n conjunctions of n rows; `margin` gives every network one output,
-    max over wrong labels of Y_l - Y_y, in a file of its own, and has one conjunction of n rows;
-    `auto` takes `dnf` up to `limit` conjunctions. folder: where those files go (default: a temporary one).
-    members: how many networks the property is about where it is not told by being given them: `satisfied` and
-    `loss` read so many blocks of outputs, `measure` takes the networks in such groups.
-    """
-
-    form: JointForm = "auto"
-    limit: int = 1000
-    folder: str = ""
-    members: int = 2
+    form: JointForm = described(
+        "auto",
+        "`dnf` has (L-1)^n conjunctions of n rows; `margin` gives every network one output, the largest "
+        "of Y_l - Y_y over wrong labels, in a file of its own, and has one conjunction of n rows; `auto` "
+        "takes `dnf` up to `limit` conjunctions.",
+    )
+    limit: int = described(1000, "The most conjunctions that `auto` writes as `dnf`.")
+    folder: str = described("", "Where the files of `margin` go; a temporary folder by default.")
+    members: int = described(
+        2, "How many networks the property is about where it is not told by being given them."
+    )
 
     def __post_init__(self) -> None:
         if self.members < 1:

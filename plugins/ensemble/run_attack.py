@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from verifolio.cli.main import DONE, UNDECIDED, complain
-from verifolio.cli.output import say, say_json, table
-from verifolio.data import check_shape, in_layout, load_data, parse_indices
+from verifolio.cli.codes import DONE, UNDECIDED
+from verifolio.cli.output import complain, say, say_json, table
+from verifolio.data import check_shape, parse_indices
 from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network
 
@@ -20,53 +19,35 @@ from .picture_file import picture_path
 from .spot import make_references
 
 if TYPE_CHECKING:
-    from .commands import Limits
-
-NORMS = {"l1": 1.0, "l2": 2.0, "linf": math.inf}
+    from .commands import AttackInputs, AttackSearch, Running, Written
 
 
-@dataclass(frozen=True)
-class AttackCall:
-    """The arguments as given."""
-
-    networks: tuple[str, ...]
-    data: str
-    indices: str
-    epsilon: float
-    alpha: str
-    norm: str
-    clip: bool
-    attacks: int
-    method: str
-    exact: bool
-    form: str
-    layout: str = ""
-
-
-def run_attack(call: AttackCall, limits: Limits, as_json: bool, picture: str) -> int:
+def run_attack(
+    paths: Sequence[str], inputs: AttackInputs, search: AttackSearch, running: Running, written: Written
+) -> int:
     """Run, print, draw; gives the exit code."""
-    target = picture_path(picture)
-    alpha = read_alpha(call.alpha)
-    networks = tuple(Network.load(n) for n in call.networks)
-    data = in_layout(load_data(call.data), call.layout)
+    target = picture_path(written.picture)
+    alpha = read_alpha(search.alpha)
+    networks = tuple(Network.load(n) for n in paths)
+    data = inputs.dataset()
     for network in networks:
         check_shape(data, network)
-    indices = parse_indices(call.indices, len(data))
-    references = make_references(data, indices, call.epsilon, NORMS[call.norm], call.clip)
+    indices = parse_indices(inputs.indices, len(data))
+    references = make_references(data, indices, inputs.radius, inputs.order, inputs.limits)
     options = AttackOptions(
-        Method(call.method),
-        call.attacks,
-        call.exact or alpha is None,
-        limits.seconds,
-        JointOptions(form=call.form),  # type: ignore[arg-type]
-        limits.keep,
-        limits.store,
+        Method(search.method),
+        search.attacks,
+        search.exact or alpha is None,
+        running.seconds,
+        JointOptions(form=search.form),
+        written.keep_queries,
+        running.store,
     )
     request = AttackRequest(networks, tuple(references), alpha)
-    with limits.oracle(NORMS[call.norm]) as oracle:
+    with running.oracle(inputs.order) as oracle:
         result = EnsembleAttack(options).run(request, oracle, _tell)
-    if as_json:
-        say_json(describe(call, request, result, indices))
+    if written.json:
+        say_json(describe(inputs, request, result, indices))
     else:
         show(request, result, indices)
     if target is not None:
@@ -119,7 +100,7 @@ def show(request: AttackRequest, result: AttackResult, indices: list[int]) -> No
 
 
 def describe(
-    call: AttackCall, request: AttackRequest, result: AttackResult, indices: list[int]
+    inputs: AttackInputs, request: AttackRequest, result: AttackResult, indices: list[int]
 ) -> dict[str, Any]:
     """The result for programs; fractions are given as text too."""
     return {
@@ -130,8 +111,8 @@ def describe(
         "value_lower_exact": str(result.value_lower),
         "value_upper_exact": str(result.value_upper),
         "alpha": None if request.alpha is None else str(request.alpha),
-        "epsilon": call.epsilon,
-        "norm": call.norm,
+        "epsilon": inputs.radius,
+        "norm": inputs.norm,
         "probabilities": [str(a.probability) for a in result.attacks],
         "attacks": [
             {

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from verifolio.cli.main import DONE, complain
-from verifolio.cli.output import say, say_json, table
+from verifolio.cli.codes import DONE
+from verifolio.cli.output import complain, say, say_json, table
 from verifolio.data import check_shape, in_layout, load_data
 from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network
@@ -20,49 +19,29 @@ from .scores import Interval, MutualErrors
 from .selection import EnsembleSelection, SelectionOptions, SelectionRequest, SelectionResult
 
 if TYPE_CHECKING:
-    from .commands import Limits
+    from .commands import Running, SelectInputs, SelectSearch, Written
 
 
-@dataclass(frozen=True)
-class SelectCall:
-    """The arguments as given."""
-
-    networks: tuple[str, ...]
-    data: str
-    size: int
-    epsilons: str
-    points: int
-    label: int
-    method: str
-    iterations: int
-    rank: float
-    reverse: bool
-    certified: bool
-    clip: bool
-    test_data: str
-    test_points: int
-    together: int
-    layout: str = ""
-
-
-def run_select(call: SelectCall, limits: Limits, as_json: bool, picture: str) -> int:
+def run_select(
+    paths: Sequence[str], inputs: SelectInputs, search: SelectSearch, running: Running, written: Written
+) -> int:
     """Run, print, draw; gives the exit code."""
-    target = picture_path(picture)
-    request = make_request(call, limits.seed)
+    target = picture_path(written.picture)
+    request = make_request(paths, inputs, search.size, running.seed)
     options = SelectionOptions(
-        "verify" if call.method == "verify" else "attack",
-        call.iterations,
-        limits.seconds,
-        call.certified,
-        call.reverse,
-        call.rank or None,
-        call.together,
-        keep=limits.keep,
-        store=limits.store,
+        "verify" if search.method == "verify" else "attack",
+        search.iterations,
+        running.seconds,
+        search.proved_only,
+        search.reverse,
+        search.rank or None,
+        search.together,
+        keep=written.keep_queries,
+        store=running.store,
     )
-    with limits.oracle(method=call.method) as oracle:
+    with running.oracle(method=search.method) as oracle:
         result = EnsembleSelection(options).run(request, oracle, _tell)
-    if as_json:
+    if written.json:
         say_json(describe(request, result))
     else:
         show(request, result)
@@ -73,37 +52,29 @@ def run_select(call: SelectCall, limits: Limits, as_json: bool, picture: str) ->
     return DONE
 
 
-def make_request(call: SelectCall, seed: int) -> SelectionRequest:
+def make_request(paths: Sequence[str], inputs: SelectInputs, size: int, seed: int) -> SelectionRequest:
     """Load networks and data; draw the test points."""
-    networks = tuple(Network.load(n) for n in call.networks)
-    if call.size >= len(networks):
-        raise InputError("--size", f"fewer than the {len(networks)} networks", str(call.size))
-    data = in_layout(load_data(call.data), call.layout)
-    test = in_layout(load_data(call.test_data), call.layout) if call.test_data else data
+    networks = tuple(Network.load(n) for n in paths)
+    if size >= len(networks):
+        raise InputError("--size", f"fewer than the {len(networks)} networks", str(size))
+    data = inputs.dataset()
+    test = in_layout(load_data(inputs.test_data), inputs.layout or "") if inputs.test_data else data
     for network in networks:
         check_shape(data, network)
         check_shape(test, network)
-    count = min(call.test_points, len(test))
+    count = min(inputs.test_points, len(test))
     drawn = np.random.default_rng(seed).choice(len(test), count, replace=False)
     return SelectionRequest(
         networks,
         data,
-        read_radii(call.epsilons),
-        tuple(range(call.size)),
-        call.points,
-        None if call.label < 0 else call.label,
-        call.clip,
+        inputs.radii,
+        tuple(range(size)),
+        inputs.points,
+        None if inputs.label < 0 else inputs.label,
+        inputs.limits,
         test,
         tuple(sorted(int(i) for i in drawn)),
     )
-
-
-def read_radii(text: str) -> tuple[float, ...]:
-    """Radii separated by commas."""
-    try:
-        return tuple(sorted({float(part) for part in text.split(",") if part.strip()}))
-    except ValueError:
-        raise InputError("--epsilons", "numbers such as 0.01,0.02", repr(text)) from None
 
 
 def _tell(done: int, total: int, message: str) -> None:

@@ -31,7 +31,7 @@ class SelectionOptions:
     """How to search.
 
     method: `verify` proves or refutes every mutual error, `attack` only attacks. iterations: replacements
-    at most. seconds: for the mutual errors and again for the accuracies. certified: replace only where
+    at most. seconds: for the mutual errors and again for the accuracies. proved_only: replace only where
     intervals do not overlap. reverse: replace the best member by the worst candidate. rank: the epsilon
     whose balls count (None: all). together: how many networks must err at one point. keep: a folder for VNN-LIB
     files. store: a file that remembers every answer.
@@ -40,7 +40,7 @@ class SelectionOptions:
     method: How = "verify"
     iterations: int = 20
     seconds: float = math.inf
-    certified: bool = False
+    proved_only: bool = False
     reverse: bool = False
     rank: float | None = None
     together: int = 2
@@ -53,7 +53,8 @@ class SelectionOptions:
 class SelectionRequest:
     """Candidates, data in which to look for agreement points, radii, and the first ensemble.
 
-    `test` are the positions of the points (of `test_data`) at which whole ensembles are verified.
+    `limits` are the legal values of inputs. `test` are the positions of the points (of `test_data`) at which whole
+    ensembles are verified.
     """
 
     networks: tuple[Network, ...]
@@ -62,7 +63,7 @@ class SelectionRequest:
     start: tuple[int, ...]
     points: int = 200
     label: int | None = None
-    clip: bool = False
+    limits: tuple[float, float] = (-math.inf, math.inf)
     test_data: Dataset | None = None
     test: tuple[int, ...] = ()
 
@@ -141,7 +142,7 @@ class EnsembleSelection(Estimator):
             errors = self._ranking(request.epsilons, by_epsilon)
             options = self.options
             swaps = replace_members(
-                errors, request.start, options.iterations, options.reverse, options.certified
+                errors, request.start, options.iterations, options.reverse, options.proved_only
             )
             final = swaps[-1].ensemble if swaps else request.start
             ends = (request.start, final)
@@ -172,7 +173,7 @@ class EnsembleSelection(Estimator):
         spots = [
             Spot(r)
             for e in request.epsilons
-            for r in make_references(request.data, points, e, math.inf, request.clip)
+            for r in make_references(request.data, points, e, math.inf, request.limits)
         ]
         keep = Path(self.options.keep) if self.options.keep else None
         survey = Survey(
@@ -212,7 +213,7 @@ class EnsembleSelection(Estimator):
         members = [request.networks[m] for m in ensemble]
         data = request.test_data or request.data
         references = [
-            make_references(data, request.test, e, math.inf, request.clip) for e in request.epsilons
+            make_references(data, request.test, e, math.inf, request.limits) for e in request.epsilons
         ]
         left = _deadline(self.options.seconds)
         return robust_accuracies(members, references, oracle, ledger, left, progress)

@@ -21,10 +21,14 @@ Float32 = NDArray[np.float32]
 
 
 def make_references(
-    data: Dataset, indices: Sequence[int], epsilon: float, norm: float = math.inf, clip: bool = False
+    data: Dataset,
+    indices: Sequence[int],
+    epsilon: float,
+    norm: float = math.inf,
+    limits: tuple[float, float] = (-math.inf, math.inf),
 ) -> list[Reference]:
-    """The data's points, rounded to float32 as networks see them; without `clip` no pixel range is kept."""
-    low, high = (0.0, 1.0) if clip else (-math.inf, math.inf)
+    """The data's points, rounded to float32 as networks see them; `limits` are the legal values of inputs."""
+    low, high = limits
     check_range(data, indices, low, high)
     found = []
     for i in indices:

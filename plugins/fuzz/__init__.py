@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_commands(app: typer.Typer) -> None:
+    from verifolio.cli.expand import add_command
+
     from .command import fuzz
 
-    app.command("fuzz")(fuzz)
+    add_command(app, "fuzz", fuzz)

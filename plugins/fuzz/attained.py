@@ -134,7 +134,7 @@ def write_finding(
         "point": challenge.point.tolist(),
         "neurons": challenge.graph.neurons,
         "command": f"verifolio verify network.onnx property.vnnlib --verifier {label}{chosen}",
-        "again": "verifolio fuzz --again .",
+        "again": "verifolio fuzz --finding .",
         "sets": [_described(challenge, k) for k in range(len(challenge.problems))],
     }
     (folder / "finding.json").write_text(json.dumps(record, indent=2) + "\n")

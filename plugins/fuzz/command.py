@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, ClassVar
 
 import typer
+
+from verifolio.cli import bundles
+from verifolio.cli.bundles import ASKED, RUNS, with_default
+from verifolio.cli.codes import ALARM
+from verifolio.cli.output import going_on
+from verifolio.plugin.options import described
 
 if TYPE_CHECKING:
     from verifolio.testing.generate import Kind
@@ -15,82 +22,120 @@ if TYPE_CHECKING:
     from .examine import AskedVerifiers
     from .wrong_claims import AskedMembers
 
-ALARM = 4
 DEFAULT_NETWORKS = 20
 ATTAINED = "attained"
 
 
-def fuzz(
-    minutes: Annotated[float, typer.Option(help="Stop after this long; 0 is no limit.")] = 0.0,
-    seed: Annotated[int, typer.Option(help="Same seed, same networks.")] = 0,
-    networks: Annotated[
-        int, typer.Option(help="How many networks, two properties each; 0: until --minutes, or 20.")
-    ] = 0,
-    verifier: Annotated[
-        list[str] | None, typer.Option(help="Only these verifiers (repeatable); else all that prove.")
-    ] = None,
-    kind: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="dense, conv, residual, maxpool; smooth, if asked for: its truth is only sampled. "
-            "attained: any operator and size, thresholds at what a point attains, bounders too."
-        ),
-    ] = None,
-    inputs: Annotated[int, typer.Option(help="Largest number of inputs.")] = 3,
-    width: Annotated[int, typer.Option(help="Largest number of neurons per layer.")] = 4,
-    depth: Annotated[int, typer.Option(help="Largest number of hidden layers.")] = 2,
-    timeout: Annotated[
-        float, typer.Option(help="Seconds per verifier and problem; 0: 10, or 2 for attained.")
-    ] = 0.0,
-    out: Annotated[Path, typer.Option(help="Where folders that reproduce a finding go.")] = Path("fuzz"),
-    keep_going: Annotated[
-        bool, typer.Option("--keep-going", help="Do not stop at the first finding.")
-    ] = False,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="attained: go on where an earlier run with this --out stopped.")
-    ] = False,
-    again: Annotated[
-        Path | None, typer.Option(help="Examine the finding in this folder once more, and nothing else.")
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
-) -> None:
-    """Ask every complete verifier about random networks of known truth; exit code 4 if any two disagree."""
-    from .campaign import Plan, run_campaign
+@dataclass(frozen=True, kw_only=True)
+class Running(bundles.TotalBudget, bundles.Seed, bundles.Timeout):
+    """What runs: many tiny problems, each with a short limit."""
 
-    limit = minutes if minutes > 0 else float("inf")
-    count = networks or (0 if minutes > 0 else DEFAULT_NETWORKS)
-    report = (lambda _: None) if as_json else _progress
-    if again is not None:
-        summary = _again(again, verifier, timeout or 2.0, seed)
-    elif kind == [ATTAINED]:
-        summary = _attained(seed, count, limit, not keep_going, resume, verifier, timeout or 2.0, out, report)
-    else:
-        plan = Plan(seed, count, limit, _kinds(kind), inputs, width, depth, stop_at_first=not keep_going)
-        summary = run_campaign(plan, _asked_verifiers(verifier, timeout or 10.0, seed), out, report)
-    show(summary, as_json)
+    panel: ClassVar[str] = RUNS
+    timeout: float = with_default(bundles.Timeout, "timeout", default=2.0)
+    verifiers: str = described(
+        "", "Only these verifiers, with commas; all that prove by default.", metavar="NAMES"
+    )
+
+    @property
+    def names(self) -> list[str]:
+        """The verifiers that are named."""
+        return [name.strip() for name in self.verifiers.split(",") if name.strip()]
+
+    @property
+    def minutes(self) -> float:
+        """The time for everything."""
+        return self.total_budget / 60.0 or float("inf")
+
+    @property
+    def seconds(self) -> float:
+        """The time for one verifier on one problem."""
+        return self.timeout or float("inf")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Problems(bundles.Bundle):
+    """Which problems."""
+
+    panel: ClassVar[str] = ASKED
+    networks: int = described(
+        0, "How many networks, two properties each; 0: until --total-budget, or 20.", min=0
+    )
+    kind: tuple[str, ...] = described(
+        (),
+        "dense, conv, residual, maxpool; smooth, if asked for: its truth is only sampled. "
+        "attained: any operator and size, thresholds at what a point attains, bounders too. Repeatable.",
+        metavar="KIND",
+    )
+    inputs: int = described(3, "The largest number of inputs.", min=1)
+    width: int = described(4, "The largest number of neurons per layer.", min=1)
+    depth: int = described(2, "The largest number of hidden layers.", min=1)
+    keep_going: bool = described(False, "Do not stop at the first finding.")
+    resume: bool = described(False, "attained: go on where an earlier run with this --output stopped.")
+    finding: str = described(
+        "", "Examine the finding in this folder once more, and nothing else.", metavar="FOLDER"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written(bundles.Json, bundles.Output):
+    """What is written."""
+
+    output: str = with_default(bundles.Output, "output", default="fuzz")
+
+
+def fuzz(problems: Problems, running: Running, written: Written) -> None:
+    """Ask every complete verifier about random networks of known truth; exit with 4 if any two disagree.
+
+    --output has a folder for every finding, with which it can be reproduced. --timeout is for one verifier on one
+    problem.
+
+    Example:
+        verifolio fuzz --networks 1 --verifiers crown,milp
+    """
+    out = Path(written.output)
+    report = (lambda _: None) if written.json else _progress
+    more = "--resume goes on" if problems.kind == (ATTAINED,) else "another --seed has other networks"
+    with going_on(f"the findings so far are in {out}", more):
+        summary = run(problems, running, out, report)
+    show(summary, written.json)
     if summary.findings:
         raise typer.Exit(ALARM)
 
 
+def run(problems: Problems, running: Running, out: Path, report: Callable[[str], None]) -> Summary:
+    """Examine one finding, or run a campaign of the kinds that are asked for."""
+    from .campaign import Plan, run_campaign
+
+    if problems.finding:
+        return _again(Path(problems.finding), running)
+    count = problems.networks or (0 if running.total_budget else DEFAULT_NETWORKS)
+    if problems.kind == (ATTAINED,):
+        return _attained(problems, running, count, out, report)
+    plan = Plan(
+        running.seed,
+        count,
+        running.minutes,
+        _kinds(problems.kind),
+        problems.inputs,
+        problems.width,
+        problems.depth,
+        stop_at_first=not problems.keep_going,
+    )
+    return run_campaign(plan, _asked_verifiers(running), out, report)
+
+
 def _attained(
-    seed: int,
-    count: int,
-    minutes: float,
-    stop: bool,
-    resume: bool,
-    names: list[str] | None,
-    seconds: float,
-    out: Path,
-    report: Callable[[str], None],
+    problems: Problems, running: Running, count: int, out: Path, report: Callable[[str], None]
 ) -> Summary:
     from .attained import Course, resumed, run_attained
 
-    course = Course(seed, networks=count, minutes=minutes, stop_at_first=stop)
-    course = resumed(out, course) if resume else course
-    return run_attained(course, _asked_members(names, seconds, seed), out, report)
+    stop = not problems.keep_going
+    course = Course(running.seed, networks=count, minutes=running.minutes, stop_at_first=stop)
+    course = resumed(out, course) if problems.resume else course
+    return run_attained(course, _asked_members(running), out, report)
 
 
-def _again(folder: Path, names: list[str] | None, seconds: float, seed: int) -> Summary:
+def _again(folder: Path, running: Running) -> Summary:
     from verifolio.errors import InputError
 
     from .attained import again
@@ -98,7 +143,7 @@ def _again(folder: Path, names: list[str] | None, seconds: float, seed: int) -> 
 
     if not (folder / "finding.json").is_file():
         raise InputError(str(folder), "a folder that `fuzz` wrote", "no finding.json in it")
-    found = again(folder, _asked_members(names, seconds, seed))
+    found = again(folder, _asked_members(running))
     return Summary(networks=1, problems=1, findings=[(f, folder) for f in found])
 
 
@@ -133,40 +178,38 @@ def _progress(text: str) -> None:
     typer.echo(text, err=True)
 
 
-def _kinds(chosen: list[str] | None) -> tuple[Kind, ...]:
+def _kinds(chosen: tuple[str, ...]) -> tuple[Kind, ...]:
     from verifolio.errors import InputError
     from verifolio.testing.generate import ALL_KINDS, KINDS
 
-    if ATTAINED in (chosen or ()):
-        raise InputError(
-            "--kind", f"{ATTAINED} alone", ", ".join(chosen or ()), "run the others by themselves"
-        )
-    for name in chosen or ():
+    if ATTAINED in chosen:
+        raise InputError("--kind", f"{ATTAINED} alone", ", ".join(chosen), "run the others by themselves")
+    for name in chosen:
         if name not in ALL_KINDS:
             raise InputError("--kind", f"one of {', '.join((*ALL_KINDS, ATTAINED))}", name)
     return tuple(k for k in ALL_KINDS if k in (chosen or KINDS))
 
 
-def _asked_verifiers(names: list[str] | None, timeout: float, seed: int) -> AskedVerifiers:
+def _asked_verifiers(running: Running) -> AskedVerifiers:
     from verifolio.plugin.manager import current_plugins
 
     from .examine import AskedVerifiers
 
-    plugins = current_plugins()
+    plugins, names = current_plugins(), running.names
     complete = [cls for cls in plugins.verifiers.usable().values() if cls.can_prove]
     classes = [plugins.verifiers.get(n) for n in names] if names else complete
     bounders = tuple(plugins.all_bounders().values())
-    return AskedVerifiers(tuple(cls() for cls in classes), bounders, timeout, seed)
+    return AskedVerifiers(tuple(cls() for cls in classes), bounders, running.seconds, running.seed)
 
 
-def _asked_members(names: list[str] | None, seconds: float, seed: int) -> AskedMembers:
+def _asked_members(running: Running) -> AskedMembers:
     """Every verifier that proves, with each of its choices, or those named; and every bounder."""
     from verifolio.plugin.manager import current_plugins
 
     from .wrong_claims import AskedMembers, variants
 
-    plugins = current_plugins()
+    plugins, names = current_plugins(), running.names
     complete = [cls for cls in plugins.verifiers.usable().values() if cls.can_prove]
     classes = [plugins.verifiers.get(n) for n in names] if names else complete
     members = tuple(member for cls in classes for member in variants(cls))
-    return AskedMembers(members, tuple(plugins.all_bounders().values()), seconds, seed)
+    return AskedMembers(members, tuple(plugins.all_bounders().values()), running.seconds, running.seed)

@@ -8,14 +8,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from verifolio.plugin.executor import Executor, Handle
+from verifolio.plugin.options import described
 from verifolio.run import Job, Link, Pool, Result, Ticket
 
 
 @dataclass(frozen=True)
 class ProcessOptions:
-    """`preload`: modules every worker starts with; they must run no operation when imported."""
+    """Options of `process`."""
 
-    preload: tuple[str, ...] = ("torch", "onnxruntime", "verifolio.solve.preload")
+    preload: tuple[str, ...] = described(
+        ("torch", "onnxruntime", "verifolio.solve.preload"),
+        "Modules that every worker starts with; they must run no operation when imported.",
+    )
 
 
 class ProcessHandle(Handle):

@@ -8,25 +8,29 @@ from typing import ClassVar, Literal
 
 from verifolio.model.answer import Outcome
 from verifolio.model.problem import Problem, finite
+from verifolio.plugin.options import described
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.trust.audit import Trust, audited
 
 
 @dataclass(frozen=True)
 class MarabouOptions:
-    """Options of `marabou`.
+    """Options of `marabou`."""
 
-    unsat: Marabou decides in floating point, so its proofs are only reported; `trusted` makes them count.
-    audit_seconds: how long an attack tries to refute a proof before a trusted one counts.
-    split: which ReLU to branch on. tighten: how bounds are tightened during the search.
-    max_neurons: larger networks are refused, because the tableau grows with them.
-    """
-
-    unsat: Trust = "untrusted"
-    audit_seconds: float = 0.5
-    split: Literal["auto", "earliest-relu", "polarity", "largest-interval"] = "auto"
-    tighten: Literal["deeppoly", "sbt", "none"] = "deeppoly"
-    max_neurons: int = 10_000
+    unsat: Trust = described(
+        "untrusted",
+        "Marabou decides in floating point, so its proofs are only reported; `trusted` makes them count.",
+    )
+    audit_seconds: float = described(
+        0.5, "How long an attack tries to refute a proof before a trusted one counts."
+    )
+    split: Literal["auto", "earliest-relu", "polarity", "largest-interval"] = described(
+        "auto", "Which ReLU to branch on."
+    )
+    tighten: Literal["deeppoly", "sbt", "none"] = described(
+        "deeppoly", "How bounds are tightened during the search."
+    )
+    max_neurons: int = described(10_000, "Larger networks are refused, because the tableau grows with them.")
 
 
 class Marabou(Verifier):

@@ -8,31 +8,35 @@ from typing import ClassVar, Literal
 
 from verifolio.model.answer import Outcome
 from verifolio.model.problem import Ball, Problem
+from verifolio.plugin.options import described
 from verifolio.plugin.verifier import Context, Verifier
 
 
 @dataclass(frozen=True)
 class PointwiseLpOptions:
-    """Options of `pointwise-lp`.
+    """Options of `pointwise-lp`."""
 
-    targets: only the disjunct closest to holding at the reference point, or all of them.
-    alpha: by how much every output row must hold; where a replay fails, more is asked for.
-    lazy: add the rows of the activation pattern as they are violated, rather than all at once.
-    """
-
-    targets: Literal["runner-up", "all"] = "runner-up"
-    alpha: float = 0.0
-    lazy: bool = True
+    targets: Literal["runner-up", "all"] = described(
+        "runner-up", "Only the disjunct closest to holding at the reference point, or all of them."
+    )
+    alpha: float = described(
+        0.0, "By how much every output row must hold; where a replay fails, more is asked for."
+    )
+    lazy: bool = described(
+        True, "Add the rows of the activation pattern as they are violated, rather than all at once."
+    )
 
 
 @dataclass(frozen=True)
 class LbfgsOptions:
-    """Options of `lbfgs`: required margin, rounds of the search over the weight c, iterations per round."""
+    """Options of `lbfgs`."""
 
-    targets: Literal["runner-up", "all"] = "runner-up"
-    alpha: float = 0.15
-    rounds: int = 12
-    iterations: int = 100
+    targets: Literal["runner-up", "all"] = described(
+        "runner-up", "Only the disjunct closest to holding at the reference point, or all of them."
+    )
+    alpha: float = described(0.15, "By how much every output row must hold.")
+    rounds: int = described(12, "Rounds of the search over the weight of the distance.")
+    iterations: int = described(100, "Iterations of L-BFGS-B per round.")
 
 
 def _shape_refusal(problem: Problem) -> str | None:

@@ -13,6 +13,7 @@ from verifolio.graph.enclosure import enclose
 from verifolio.model.answer import Answer, Verdict, Witness
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
+from verifolio.plugin.options import described
 from verifolio.plugin.property import Array, Asking, Growth, Reference
 from verifolio.properties.formula import X0, Y0, Formula, FormulaProperty, X, Y, largest, norm, term
 from verifolio.trust import referee
@@ -25,9 +26,9 @@ LENGTHS = 6
 
 @dataclass(frozen=True)
 class StandardOptions:
-    """`delta`: how far any output may move."""
+    """Options of `standard`."""
 
-    delta: float = 10.0
+    delta: float = described(10.0, "How far any output may move.")
 
     def __post_init__(self) -> None:
         if not self.delta >= 0:
@@ -47,10 +48,10 @@ class Standard(FormulaProperty):
 
 @dataclass(frozen=True)
 class LipschitzOptions:
-    """`constant`: L. `tolerance`: the radius used where the reference sits on a kink of the network."""
+    """Options of `lipschitz`."""
 
-    constant: float = 10.0
-    tolerance: float = 1e-4
+    constant: float = described(10.0, "The Lipschitz constant L.")
+    tolerance: float = described(1e-4, "The radius used where the reference sits on a kink of the network.")
 
     def __post_init__(self) -> None:
         if not self.constant > 0 or not self.tolerance > 0:

@@ -14,6 +14,7 @@ from verifolio.errors import InputError
 from verifolio.model.problem import Ball, dense_rows
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
+from verifolio.plugin.options import described
 from verifolio.plugin.property import Array, Points, Property, Reference
 from verifolio.vnnlib import Case, Rows, Specification, load
 
@@ -23,9 +24,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class FileOptions:
-    """`path` of the VNN-LIB file."""
+    """Options of `vnnlib`."""
 
-    path: str = ""
+    path: str = described("", "The VNN-LIB file.")
 
 
 class Vnnlib(Property):

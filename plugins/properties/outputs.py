@@ -13,6 +13,7 @@ import numpy as np
 from verifolio.errors import InputError
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
+from verifolio.plugin.options import described
 from verifolio.plugin.property import Array, Growth, Points, Reference, build_query, check_networks
 from verifolio.properties.formula import Y0, Y1, Y2, Formula, FormulaProperty, Term, Y, norm, term
 from verifolio.properties.formula.terms import And
@@ -26,15 +27,14 @@ ALL = -1
 
 @dataclass(frozen=True)
 class MonotonicOptions:
-    """`features` that are raised (none named: all), `output` (-1: the label's), `direction` it must go.
+    """Options of `monotonic`."""
 
-    At the reference itself nothing changes, so a `tolerance` keeps the question decidable.
-    """
-
-    features: tuple[int, ...] = ()
-    output: int = LABEL
-    direction: Literal["up", "down"] = "up"
-    tolerance: float = 1e-3
+    features: tuple[int, ...] = described((), "The inputs that are raised; none named: all.")
+    output: int = described(LABEL, "The output that must not go the wrong way; -1 is the label's.")
+    direction: Literal["up", "down"] = described("up", "Where it must go.")
+    tolerance: float = described(
+        1e-3, "How far it may go the wrong way; at the reference nothing changes, so 0 could not be decided."
+    )
 
     def __post_init__(self) -> None:
         if not self.tolerance > 0:
@@ -65,11 +65,11 @@ class Monotonic(FormulaProperty):
 
 @dataclass(frozen=True)
 class RangeOptions:
-    """`lower` and `upper` bound the `output` (-1: every output)."""
+    """Options of `output-range`."""
 
-    lower: float = -math.inf
-    upper: float = math.inf
-    output: int = ALL
+    lower: float = described(-math.inf, "The least legal value.")
+    upper: float = described(math.inf, "The largest legal value.")
+    output: int = described(ALL, "The output that is bounded; -1 is every output.")
 
 
 class OutputRange(FormulaProperty):
@@ -91,10 +91,12 @@ class OutputRange(FormulaProperty):
 
 @dataclass(frozen=True)
 class EquivalenceOptions:
-    """`mode`: outputs differ by at most `delta`, or the same class wins."""
+    """Options of `equivalence`."""
 
-    mode: Literal["outputs", "class"] = "outputs"
-    delta: float = 0.1
+    mode: Literal["outputs", "class"] = described(
+        "outputs", "Outputs differ by at most delta, or the same class wins."
+    )
+    delta: float = described(0.1, "How far outputs may differ.")
 
     def __post_init__(self) -> None:
         if not self.delta >= 0:

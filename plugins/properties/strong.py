@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 from verifolio.errors import InputError
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
+from verifolio.plugin.options import described
 from verifolio.plugin.property import Growth, Points, Reference, check_label, check_labels
 from verifolio.properties.formula import Formula, FormulaProperty, Y, term
 
@@ -19,10 +20,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StrongOptions:
-    """`eta`: the threshold; `scale`: of the softmax of the outputs, or of the outputs as they are."""
+    """Options of `strong-classification`."""
 
-    eta: float = 0.52
-    scale: Literal["softmax", "outputs"] = "softmax"
+    eta: float = described(0.52, "The least that the label must have.")
+    scale: Literal["softmax", "outputs"] = described(
+        "softmax", "Of the softmax of the outputs, or of the outputs as they are."
+    )
 
     def __post_init__(self) -> None:
         if self.scale == "softmax" and not 0 < self.eta < 1:

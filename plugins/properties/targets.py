@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, ClassVar
 from verifolio.errors import InputError
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
+from verifolio.plugin.options import described
 from verifolio.plugin.property import (
     Growth,
     Points,
@@ -33,9 +34,11 @@ MAX_DISJUNCTS = 5000
 
 @dataclass(frozen=True)
 class TargetOptions:
-    """`target`: the class nobody should reach; -1 is the runner-up at the reference."""
+    """Options of `targeted`."""
 
-    target: int = RUNNER_UP
+    target: int = described(
+        RUNNER_UP, "The class that nobody should reach; -1 is the runner-up at the reference."
+    )
 
 
 class Targeted(Property):
@@ -97,9 +100,9 @@ class Targeted(Property):
 
 @dataclass(frozen=True)
 class TopKOptions:
-    """`k`: how many classes are on top."""
+    """Options of `top-k`."""
 
-    k: int = 2
+    k: int = described(2, "How many classes are on top.")
 
 
 class TopK(Property):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from verifolio.plugin.executor import Executor, Handle
+from verifolio.plugin.options import described
 from verifolio.run import End, Job, PoolError, Result, SendError
 
 if TYPE_CHECKING:
@@ -30,18 +31,19 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class RayOptions:
-    """`address`: HOST:PORT of the cluster's head; RAY_ADDRESS, or this machine's cluster, by default.
+    """Options of `ray`."""
 
-    `device`: with `cuda`, every place also holds a GPU. `retries`: how often a job is begun again because its
-    node was lost. `idle`: a place without work is given back after so many seconds; others may wait for it.
-    `preload`: modules that every worker starts with.
-    """
-
-    address: str = ""
-    device: str = "cpu"
-    retries: int = 3
-    idle: float = 15.0
-    preload: tuple[str, ...] = ("torch", "onnxruntime", "verifolio.solve.preload")
+    address: str = described(
+        "", "HOST:PORT of the cluster's head; RAY_ADDRESS, or this machine's cluster, by default."
+    )
+    device: str = described("cpu", "With `cuda`, every place also holds a GPU.")
+    retries: int = described(3, "How often a job is begun again because its node was lost.")
+    idle: float = described(
+        15.0, "Seconds after which a place without work is given back; others may wait for it."
+    )
+    preload: tuple[str, ...] = described(
+        ("torch", "onnxruntime", "verifolio.solve.preload"), "Modules that every worker starts with."
+    )
 
 
 class RayHandle(Handle):

@@ -8,24 +8,21 @@ from typing import ClassVar
 
 from verifolio.model.answer import Outcome
 from verifolio.model.problem import Problem
+from verifolio.plugin.options import described
 from verifolio.plugin.verifier import Context, Verifier
 
 
 @dataclass(frozen=True)
 class SmtOptions:
-    """Options of `smt`.
+    """Options of `smt`."""
 
-    bounder: name of the bounder that fixes phases; empty takes the tightest willing one.
-    max_open: a problem with more ReLUs whose phase bounds do not fix is given up early.
-    max_neurons: networks with more ReLUs are refused before any bounds are computed.
-    few, pieces: boxes with few inputs are cut until bounds leave at most `few` phases open, into at most so many.
-    """
-
-    bounder: str = ""
-    max_open: int = 60
-    max_neurons: int = 5000
-    few: int = 8
-    pieces: int = 256
+    bounder: str = described("", "The bounder that fixes phases; none named takes the tightest willing one.")
+    max_open: int = described(
+        60, "With more ReLUs than this whose phase bounds do not fix, a problem is given up early."
+    )
+    max_neurons: int = described(5000, "Networks with more ReLUs are refused before any bounds are computed.")
+    few: int = described(8, "Boxes with few inputs are cut until bounds leave at most so many phases open.")
+    pieces: int = described(256, "The most pieces that such a box is cut into.")
 
 
 class Smt(Verifier):

@@ -23,8 +23,10 @@ def register_regimes(registry: Registry[Regime]) -> None:
 
 @hookimpl
 def register_commands(app: typer.Typer) -> None:
+    from verifolio.cli.expand import add_command
+
     from .command import train
     from .cycle import cycle
 
-    app.command("train")(train)
-    app.command("cycle")(cycle)
+    add_command(app, "train", train)
+    add_command(app, "cycle", cycle)

@@ -5,175 +5,212 @@ from __future__ import annotations
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 
-from verifolio.cli.common import Address, AsJson, ExecutorName, Layout, Range, Seed, at
+from verifolio.cli import bundles
+from verifolio.cli.bundles import INPUTS, SEARCH, WRITTEN, with_default
+from verifolio.cli.output import going_on
+from verifolio.plugin.options import REQUIRED, described
 
 if TYPE_CHECKING:
     from torch import nn
 
     from verifolio.plugin.data_source import Dataset
 
+    from .counterexamples import Hunt
     from .setup import Choices
     from .trainer import Say, Schedule
 
-Arch = Annotated[str, typer.Option(help="A preset such as mnist-nn, or dense:100,50.")]
-Data = Annotated[str, typer.Option(help="NAME[:SPLIT] or a file; the train split of a name by default.")]
-RegimeName = Annotated[
-    str,
-    typer.Option(help="baseline, augment, adversarial, constraint, certified, finetune, or a plugin's."),
-]
-AttackName = Annotated[
-    str,
-    typer.Option(help="augment: uniform, fgsm; adversarial: fgsm, pgd, property; finetune: any falsifier."),
-]
-Epsilon = Annotated[float, typer.Option(help="The radius, where the regime has one.")]
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs(bundles.About, bundles.Epsilon, bundles.Data):
+    """The data, and what the network should do around it."""
+
+    panel: ClassVar[str] = INPUTS
+    epsilon: str = with_default(bundles.Epsilon, "epsilon", default="0.1")
+    limit: int = described(0, "Only the first images of the data; 0 for all.", min=0)
 
 
-def train(
-    arch: Arch,
-    data: Data,
-    output: Annotated[str, typer.Option("--output", "-o", help="The ONNX file to write.")],
-    regime: RegimeName = "baseline",
-    epsilon: Epsilon = 0.1,
-    attack: AttackName = "",
-    attack_option: Annotated[
-        list[str] | None, typer.Option(help="An option of finetune's falsifier.")
-    ] = None,
-    attack_timeout: Annotated[float, typer.Option(help="Seconds per image for finetune's falsifier.")] = 0.5,
-    steps: Annotated[int, typer.Option(min=1, help="Steps of the attack inside training.")] = 10,
-    property_name: Annotated[
-        str,
-        typer.Option("--property", help="What to train for: constraint, adversarial with --attack property."),
-    ] = "standard",
-    option: Annotated[list[str] | None, typer.Option(help="An option of the property, key=value.")] = None,
-    alpha: Annotated[float, typer.Option(help="constraint: weight of the cross-entropy.")] = 1.0,
-    beta: Annotated[float, typer.Option(help="constraint: weight of the property's loss.")] = 0.2,
-    bounder: Annotated[str, typer.Option(help="certified: interval or crown.")] = "interval",
-    share: Annotated[float, typer.Option(help="certified: share of the certified loss in the end.")] = 0.7,
-    copies: Annotated[int, typer.Option(min=1, help="augment: images added per image.")] = 2,
-    rounds: Annotated[int, typer.Option(min=1, help="finetune: rounds of attack and training.")] = 2,
-    points: Annotated[
-        int, typer.Option(min=1, help="finetune: how many training images are attacked.")
-    ] = 200,
-    epochs: Annotated[int, typer.Option(min=0, help="Passes over the data.")] = 20,
-    rate: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 1e-3,
-    batch: Annotated[int, typer.Option(min=1, help="Images per step.")] = 128,
-    limit: Annotated[int, typer.Option(min=0, help="Only the first images of the data; 0 is all.")] = 0,
-    start: Annotated[str, typer.Option(help="Start from these weights (npz).")] = "",
-    weights: Annotated[str, typer.Option(help="Also save the weights (npz).")] = "",
-    test: Annotated[str, typer.Option(help="Test data; the test split of a name by default.")] = "",
-    regime_option: Annotated[list[str] | None, typer.Option(help="An option of the regime.")] = None,
-    legal: Range = "0,1",
-    layout: Layout = "",
-    seed: Seed = 0,
-    executor: ExecutorName = "process",
-    address: Address = "",
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Train a small network and write it as ONNX; the same seed gives the same network."""
-    from verifolio.data import parse_range
+@dataclass(frozen=True, kw_only=True)
+class TrainInputs(Inputs, bundles.TestData):
+    """The same with test data."""
 
+
+@dataclass(frozen=True, kw_only=True)
+class Training(bundles.Attack):
+    """How a network is trained."""
+
+    panel: ClassVar[str] = SEARCH
+    arch: str = described(REQUIRED, "A preset such as mnist-nn, or dense:100,50.", metavar="NAME")
+    regime: str = described(
+        "baseline",
+        "baseline, augment, adversarial, constraint, certified, finetune, or a plugin's.",
+        metavar="NAME",
+    )
+    regime_option: tuple[str, ...] = described((), "An option of the regime, key=value.", metavar="KEY=VALUE")
+    epochs: int = described(20, "Passes over the data; fewer where a network is retrained.", min=0)
+    rate: float = described(1e-3, "The learning rate of Adam.")
+    rounds: int = described(2, "Rounds of attack and retraining.", min=1)
+    attack_points: int = described(200, "How many training images are attacked.", min=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Details(Training):
+    """What single regimes can be told besides."""
+
+    panel: ClassVar[str] = SEARCH
+    steps: int = described(10, "Steps of the attack inside training.", min=1)
+    data_weight: float = described(1.0, "constraint: the weight of the cross-entropy.")
+    property_weight: float = described(0.2, "constraint: the weight of the property's loss.")
+    bounder: str = described("interval", "certified: the bounder, interval or crown.", metavar="NAME")
+    share: float = described(0.7, "certified: the share of the certified loss in the end.")
+    copies: int = described(2, "augment: images added per image.", min=1)
+    batch: int = described(128, "Images per step.", min=1)
+    start: str = described("", "Start from these weights (npz).", metavar="FILE")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Running(bundles.Place, bundles.Seed):
+    """What runs."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Quiet(bundles.Json, bundles.Output):
+    """What is written, and said."""
+
+    panel: ClassVar[str] = WRITTEN
+    output: str = with_default(bundles.Output, "output", default=REQUIRED)
+    quiet: bool = described(False, "Say nothing about the progress.")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written(Quiet):
+    """What is written."""
+
+    panel: ClassVar[str] = WRITTEN
+    weights: str = described("", "Also save the weights here (npz).", metavar="FILE")
+
+
+def train(inputs: TrainInputs, training: Details, running: Running, written: Written) -> None:
+    """Train a small network and write it as ONNX; the same seed gives the same network.
+
+    --attack is uniform or fgsm for the regime augment, fgsm, pgd or property for adversarial, any falsifier for
+    finetune. Data named without a split is divided into its own train and test splits.
+
+    Example:
+        verifolio train --arch dense:16 --data digits --limit 200 --epochs 2 -o small.onnx
+    """
     from .setup import Choices
     from .trainer import Schedule
 
-    options, legal_range = tuple(option or ()), parse_range(legal)
-    chosen = (regime, epsilon, attack, steps, property_name, options, alpha, beta, bounder, share, copies)
-    choices = Choices(*chosen, *legal_range, tuple(regime_option or ()))
-    plan, place, given = Schedule(epochs, rate, batch, seed=seed), at(executor, address), attack_option or ()
-    rest = Rest(rounds, points, tuple(given), attack_timeout, place, start, weights)
-    learn, check = split_data(data, test, limit, layout, legal_range)
-    result = train_network(arch, learn, check, choices, plan, rest, output, speaker(quiet or as_json))
-    show(result, as_json, choices)
+    low, high = inputs.limits
+    choices = Choices(
+        regime=training.regime,
+        epsilon=inputs.radius,
+        attack=training.attack,
+        steps=training.steps,
+        prop=inputs.property,
+        options=inputs.property_option,
+        data_weight=training.data_weight,
+        property_weight=training.property_weight,
+        bounder=training.bounder,
+        share=training.share,
+        copies=training.copies,
+        low=low,
+        high=high,
+        more=training.regime_option,
+    )
+    plan = Schedule(training.epochs, training.rate, training.batch, seed=running.seed)
+    learn, check = split_data(inputs, inputs.test_data)
+    task = Task(learn, check, choices, plan, training, running.place)
+    with going_on("nothing is written", "the same command and seed train the same network again"):
+        result = train_network(task, written, speaker(written.quiet or written.json))
+    show(result, written.json, choices)
 
 
 @dataclass(frozen=True)
-class Rest:
-    """What `finetune` needs besides, and the files with weights."""
+class Task:
+    """The data, the regime, the schedule, and what `finetune` needs besides."""
 
-    rounds: int
-    points: int
-    options: tuple[str, ...]
-    timeout: float
+    learn: Dataset
+    check: Dataset
+    choices: Choices
+    plan: Schedule
+    training: Details
     executor: str
-    start: str
-    weights: str
 
 
-def train_network(
-    arch: str,
-    learn: Dataset,
-    check: Dataset,
-    choices: Choices,
-    plan: Schedule,
-    rest: Rest,
-    output: str,
-    say: Say,
-) -> dict[str, Any]:
+def train_network(task: Task, written: Written, say: Say) -> dict[str, Any]:
     """Train, write the files, and say how good the network is."""
     from verifolio.errors import InputError
 
     from .architectures import build
     from .setup import load_weights, save, save_weights
 
+    output, learn, training = written.output, task.learn, task.training
     if Path(output).is_dir():
         raise InputError("--output", "a file", f"the folder {output}", "name the ONNX file, such as net.onnx")
-    model = build(arch, learn.shape, learn.classes, plan.seed)
-    if rest.start:
-        load_weights(model, Path(rest.start))
+    model = build(training.arch, learn.shape, learn.classes, task.plan.seed)
+    if training.start:
+        load_weights(model, Path(training.start))
     began = time.monotonic()
-    more = run_regime(model, learn, choices, plan, rest, say)
+    more = run_regime(model, task, say)
     seconds = time.monotonic() - began
     difference = save(model, Path(output), learn.shape)
-    if rest.weights:
-        save_weights(model, Path(rest.weights))
-    result = describe(model, learn, check, choices, plan.seed) | more
+    if written.weights:
+        save_weights(model, Path(written.weights))
+    result = describe(model, learn, task.check, task.choices, task.plan.seed) | more
     return result | {"output": output, "onnx_difference": difference, "seconds": round(seconds, 3)}
 
 
-def run_regime(
-    model: nn.Sequential, learn: Dataset, choices: Choices, plan: Schedule, rest: Rest, say: Say
-) -> dict[str, Any]:
+def run_regime(model: nn.Sequential, task: Task, say: Say) -> dict[str, Any]:
     """Train; what the regime has to report besides the network."""
-    from verifolio.plugin.options import split_pairs
     from verifolio.properties.file import choose_property
 
-    from .counterexamples import Hunt, finetune
+    from .counterexamples import finetune
     from .setup import FINETUNE, make_regime
     from .trainer import fit, tensors
 
-    x, y = tensors(learn)
-    regime = make_regime(choices)
-    if choices.regime != FINETUNE:
+    plan, training = task.plan, task.training
+    x, y = tensors(task.learn)
+    regime = make_regime(task.choices)
+    if task.choices.regime != FINETUNE:
         fit(model, x, y, regime, plan, say)
         return {}
-    given = split_pairs(rest.options)
-    hunt = Hunt(choices.attack or "pgd", given, choices.ball(), rest.timeout, plan.seed, rest.executor)
-    if not rest.start:
+    hunt = make_hunt(training, task.choices, plan.seed, task.executor)
+    if not training.start:
         fit(model, x, y, regime, plan, say)
     slow = replace(plan, rate=plan.rate / 10, epochs=max(1, plan.epochs // 4))
     prop = choose_property("classification")
-    counts = finetune(model, x, y, prop, hunt, slow, regime, rest.rounds, rest.points, say)
+    counts = finetune(model, x, y, prop, hunt, slow, regime, training.rounds, training.attack_points, say)
     return {"counterexamples": counts}
 
 
-def split_data(
-    data: str, test: str, limit: int, layout: str, legal: tuple[float, float]
-) -> tuple[Dataset, Dataset]:
+def make_hunt(training: Training, choices: Choices, seed: int, executor: str) -> Hunt:
+    """The falsifier that --attack names, around training images."""
+    from verifolio.plugin.options import split_pairs
+
+    from .counterexamples import Hunt
+
+    given = split_pairs(training.attack_option, "--attack-option")
+    return Hunt(training.attack or "pgd", given, choices.ball(), training.attack_timeout, seed, executor)
+
+
+def split_data(inputs: Inputs, test: str = "") -> tuple[Dataset, Dataset]:
     """Training and test data; a set by name has both splits, a file is its own test unless told."""
     from verifolio.data import check_range, in_layout, load_data
     from verifolio.plugin.manager import current_plugins
 
+    data, layout = inputs.only_data, inputs.layout or ""
     named = data in current_plugins().datasets
     learn = in_layout(load_data(f"{data}:train" if named else data), layout)
     check = in_layout(load_data(test or (f"{data}:test" if named else data)), layout)
-    if limit:
-        learn = learn.take(range(min(limit, len(learn))))
+    if inputs.limit:
+        learn = learn.take(range(min(inputs.limit, len(learn))))
     for part in (learn, check):
-        check_range(part, range(len(part)), *legal)
+        check_range(part, range(len(part)), *inputs.limits)
     return learn, check
 
 

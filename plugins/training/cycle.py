@@ -4,26 +4,14 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, ClassVar
 
-import typer
+from verifolio.cli import bundles
+from verifolio.cli.bundles import INPUTS
+from verifolio.cli.common import open_oracle
+from verifolio.cli.output import going_on
 
-from verifolio.cli.common import (
-    Address,
-    AsJson,
-    ExecutorName,
-    Layout,
-    PortfolioFile,
-    Range,
-    Seed,
-    StoreFile,
-    Timeout,
-    VerifierName,
-    at,
-    open_oracle,
-)
-
-from .command import Arch, Data, Epsilon, RegimeName, speaker, split_data
+from .command import Inputs, Quiet, Training, make_hunt, speaker, split_data
 
 if TYPE_CHECKING:
     from torch import nn
@@ -77,63 +65,48 @@ class Judge:
         return {s.value: 100.0 * found.count(s) / max(1, len(found)) for s in PropertyStatus}
 
 
-def cycle(
-    arch: Arch,
-    data: Data,
-    folder: Annotated[str, typer.Option("--output", "-o", help="A folder for networks and the table.")],
-    regime: RegimeName = "baseline",
-    epsilon: Epsilon = 0.05,
-    rounds: Annotated[int, typer.Option(min=1, help="Rounds of retraining.")] = 2,
-    indices: Annotated[str, typer.Option(help="Test images that are verified.")] = "0:20",
-    property_name: Annotated[
-        str, typer.Option("--property", help="What is attacked and verified.")
-    ] = "classification",
-    option: Annotated[list[str] | None, typer.Option(help="An option of the property, key=value.")] = None,
-    attack: Annotated[str, typer.Option(help="Any falsifier; by default --verifier or pgd.")] = "",
-    attack_timeout: Annotated[float, typer.Option(help="Seconds per attacked image.")] = 0.5,
-    points: Annotated[int, typer.Option(min=1, help="Training images that are attacked each round.")] = 200,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the data at first; a quarter later.")] = 20,
-    rate: Annotated[float, typer.Option(help="Learning rate of Adam.")] = 1e-3,
-    limit: Annotated[int, typer.Option(min=0, help="Only the first training images; 0 is all.")] = 0,
-    legal: Range = "0,1",
-    layout: Layout = "",
-    verifier: VerifierName = "",
-    portfolio: PortfolioFile = "",
-    timeout: Timeout = 10.0,
-    store: StoreFile = "",
-    executor: ExecutorName = "process",
-    address: Address = "",
-    seed: Seed = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Train, attack, verify and retrain; one line per round says what improved."""
+@dataclass(frozen=True, kw_only=True)
+class Verified(Inputs, bundles.Indices):
+    """The data, and the test images that are verified."""
+
+    panel: ClassVar[str] = INPUTS
+
+
+def cycle(inputs: Verified, training: Training, running: bundles.RunningMany, written: Quiet) -> None:
+    """Train, attack, verify and retrain; one line per round says what improved.
+
+    --output is a folder for the networks and the table cycle.csv, which has a line as soon as a round is done.
+    --indices are the test images that are verified.
+
+    Example (not run: it takes a minute, and docs/training.md has one that is run):
+        verifolio cycle --arch dense:16 --data digits --limit 200 --epochs 2 --rounds 1 --indices 0:2 \\
+            --attack-points 10 --timeout 5 -o rounds
+    """
     from verifolio.cli.output import say_json, table
-    from verifolio.data import parse_indices, parse_range
-    from verifolio.plugin.options import split_pairs
-    from verifolio.properties.file import choose_property
+    from verifolio.data import parse_indices
 
     from .architectures import build
-    from .counterexamples import Hunt
     from .setup import Choices, make_regime
     from .trainer import Schedule
 
-    say = speaker(quiet or as_json)
-    low, high = parse_range(legal)
-    learn, check = split_data(data, "", limit, layout, (low, high))
-    prop = choose_property(property_name, split_pairs(option or []))
-    choices = Choices(regime, epsilon, low=low, high=high)
-    plan = Schedule(epochs, rate, seed=seed)
-    place = at(executor, address)
-    hunt = Hunt(attack or verifier or "pgd", {}, choices.ball(), attack_timeout, seed, place)
-    chosen = parse_indices(indices, len(check))
-    model = build(arch, learn.shape, learn.classes, seed)
-    Path(folder).mkdir(parents=True, exist_ok=True)
-    with open_oracle(verifier, portfolio, timeout=timeout, seed=seed, store=store, executor=place) as oracle:
+    say = speaker(written.quiet or written.json)
+    low, high = inputs.limits
+    learn, check = split_data(inputs)
+    choices = Choices(training.regime, inputs.radius, low=low, high=high)
+    plan = Schedule(training.epochs, training.rate, seed=running.seed)
+    hunt = make_hunt(training, choices, running.seed, running.place)
+    chosen, prop = parse_indices(inputs.indices, len(check)), inputs.chosen_property()
+    model = build(training.arch, learn.shape, learn.classes, running.seed)
+    folder = Path(written.output)
+    folder.mkdir(parents=True, exist_ok=True)
+    kept = f"the rounds that are done are in {folder}"
+    with (
+        going_on(kept, "the same command and seed begin again; with --store, its answers are known"),
+        open_oracle(running, running.jobs) as oracle,
+    ):
         judge = Judge(oracle, prop, check, chosen, choices.ball())
-        turns = run(model, learn, make_regime(choices), plan, hunt, judge, rounds, points, Path(folder), say)
-    write(Path(folder) / "cycle.csv", turns)
-    if as_json:
+        turns = run(model, learn, make_regime(choices), plan, hunt, judge, training, folder, say)
+    if written.json:
         say_json({"rounds": [asdict(t) for t in turns]})
     else:
         table(list(asdict(turns[0])), [[_cell(v) for v in asdict(t).values()] for t in turns])
@@ -146,8 +119,7 @@ def run(
     plan: Schedule,
     hunt: Hunt,
     judge: Judge,
-    rounds: int,
-    points: int,
+    training: Training,
     folder: Path,
     say: Say,
 ) -> list[Round]:
@@ -160,15 +132,18 @@ def run(
     x, y = tensors(learn)
     fit(model, x, y, regime, plan, say)
     turns = [_turn(0, model, judge, folder, 0, len(y))]
+    write(folder / "cycle.csv", turns)
     later = replace(plan, epochs=max(1, plan.epochs // 4), rate=plan.rate / 2)
     every_x, every_y = x, y
-    for number in range(1, rounds + 1):
+    for number in range(1, training.rounds + 1):
+        points = training.attack_points
         found = find(model, x[:points], y[:points], judge.prop, hunt)
         say(f"round {number}: {len(found)} counterexamples to {found.asked} images")
         every_x, every_y = torch.cat([every_x, found.x]), torch.cat([every_y, found.y])
         if len(found):
             fit(model, every_x, every_y, regime, replace(later, seed=plan.seed + number), say)
         turns.append(_turn(number, model, judge, folder, len(found), len(every_y)))
+        write(folder / "cycle.csv", turns)
         if not len(found):
             break
     return turns
@@ -195,6 +170,7 @@ def _turn(number: int, model: nn.Sequential, judge: Judge, folder: Path, found: 
 
 
 def write(path: Path, turns: list[Round]) -> None:
+    """The table of the rounds so far."""
     import csv
 
     with path.open("w", newline="") as file:

@@ -33,10 +33,10 @@ class Choices:
     epsilon: float = 0.1
     attack: str = ""
     steps: int = 10
-    prop: str = "standard"
+    prop: str = "classification"
     options: tuple[str, ...] = ()
-    alpha: float = 1.0
-    beta: float = 0.2
+    data_weight: float = 1.0
+    property_weight: float = 0.2
     bounder: str = "interval"
     share: float = 0.7
     copies: int = 2
@@ -92,8 +92,8 @@ FLAGS: Mapping[str, Callable[[Choices], object]] = {
     "attack": lambda c: c.attack,
     "steps": lambda c: c.steps,
     "prop": _property,
-    "alpha": lambda c: c.alpha,
-    "beta": lambda c: c.beta,
+    "alpha": lambda c: c.data_weight,
+    "beta": lambda c: c.property_weight,
     "bounder": lambda c: find_bounder(c.bounder),
     "share": lambda c: c.share,
     "copies": lambda c: c.copies,

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import typer
 
-from verifolio.cli.common import AsJson
+from verifolio.cli.bundles import ASKED, SEARCH, Bundle, Cores, Json, Output, Seed, Timeout, with_default
+from verifolio.cli.expand import add_command, make_group
+from verifolio.plugin.options import described
+
+from ..command import Cap
 
 if TYPE_CHECKING:
     from verifolio.portfolio.tree import Portfolio
@@ -16,33 +21,70 @@ if TYPE_CHECKING:
     from .runs import Run, Source
     from .table import Schedule, Table
 
-group = typer.Typer(
-    no_args_is_help=True, help="Learn a portfolio from recorded runs; explain what a portfolio does."
-)
-Results = "FILE or VERIFIER[:OPTION=VALUE,...]=FILE: a store or a table of results of `bench`."
-Instances = Annotated[
-    str, typer.Option(help="The table of instances: limits and truths for tables of results.")
-]
-Limit = Annotated[float, typer.Option("--timeout", min=0.0, help="Seconds, where nothing names a limit.")]
-Cap = Annotated[float, typer.Option("--timeout-cap", min=0.0, help="Answers after this do not count.")]
-Recorded = Annotated[int, typer.Option(min=1, help="Cores that tables of results were made with.")]
+RESULTS = "FILE or VERIFIER[:OPTION=VALUE,...]=FILE: a store or a table of results of `bench`."
 
 
-@group.command("build")
+@dataclass(frozen=True, kw_only=True)
+class Limits(Cap, Timeout):
+    """The table of instances, and limits where it names none."""
+
+    panel: ClassVar[str] = ASKED
+    instances: str = described(
+        "", "The table of instances: limits and truths for tables of results.", metavar="FILE"
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Learning(Seed, Cores):
+    """How a portfolio is learned."""
+
+    panel: ClassVar[str] = SEARCH
+    goal: Literal["par2", "score"] = described("par2", "What to make best.")
+    folds: int = described(10, "Parts for cross-validation.", min=2)
+    recorded_cores: int = described(1, "Cores that tables of results were made with.", min=1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Written(Json, Output):
+    """What is written."""
+
+    output: str = with_default(Output, "output", default="portfolio.yaml")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Shown(Json, Cores):
+    """What is explained."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Runs(Bundle):
+    """Recorded runs."""
+
+    panel: ClassVar[str] = ASKED
+    results: tuple[str, ...] = described((), f"{RESULTS} Repeatable.", metavar="RESULTS")
+
+
+def make_commands() -> typer.Typer:
+    """The group `portfolio`."""
+    group = make_group("Learn a portfolio from recorded runs; explain what a portfolio does.")
+    add_command(group, "build", build_command)
+    add_command(group, "show", show_command)
+    return group
+
+
 def build_command(
-    results: Annotated[list[str], typer.Argument(metavar="RESULTS...", help=Results)],
-    out: Annotated[str, typer.Option(help="The portfolio file to write.")] = "portfolio.yaml",
-    goal: Annotated[Literal["par2", "score"], typer.Option(help="What to make best.")] = "par2",
-    cores: Annotated[int, typer.Option(min=1, help="Cores the portfolio may use.")] = 1,
-    folds: Annotated[int, typer.Option(min=2, help="Parts for cross-validation.")] = 10,
-    instances: Instances = "",
-    timeout: Limit = 60.0,
-    timeout_cap: Cap = 0.0,
-    recorded_cores: Recorded = 1,
-    seed: Annotated[int, typer.Option(help="Seed of the division into parts.")] = 0,
-    as_json: AsJson = False,
+    results: Annotated[list[str], typer.Argument(metavar="RESULTS...", help=RESULTS)],
+    limits: Limits,
+    learning: Learning,
+    written: Written,
 ) -> None:
-    """Learn a schedule from runs of single verifiers, and say what it is worth on unseen instances."""
+    """Learn a schedule from runs of single verifiers, and say what it is worth on unseen instances.
+
+    --timeout is for instances that name no limit; --cores 0 is one core.
+
+    Example (not run: it needs recorded runs):
+        verifolio portfolio build crown.db milp.db pgd=pgd.csv --instances instances.csv -o learned.yaml
+    """
     from ..results import write_text
     from .explain import with_defaults
     from .judge import judge
@@ -51,14 +93,15 @@ def build_command(
     from .table import make_table
     from .write import portfolio_text, read_back
 
-    source = make_source(instances, timeout, timeout_cap, recorded_cores)
+    cores, goal, out = learning.cores or 1, learning.goal, written.output
+    source = make_source(limits.instances, limits.timeout, limits.timeout_cap, learning.recorded_cores)
     table = with_defaults(make_table(read_runs(results, source), source.truths))
-    judgement = judge(table, cores, goal, folds, seed)
+    judgement = judge(table, cores, goal, learning.folds, learning.seed)
     schedule, rows = build(table, cores, goal)
     text = portfolio_text(schedule, rows, _about(judgement, table, cores, goal))
     portfolio = read_back(text, out)
     write_text(Path(out), text)
-    if as_json:
+    if written.json:
         _report_json(judgement, schedule, rows, table, portfolio, out)
     else:
         _report(judgement, schedule, rows, table, portfolio, out)
@@ -123,41 +166,41 @@ def _report_json(
     )
 
 
-@group.command("show")
 def show_command(
     portfolio: Annotated[str, typer.Argument(metavar="FILE|default", help="A portfolio file, or `default`.")],
-    results: Annotated[list[str] | None, typer.Option(help=f"{Results} Repeatable.")] = None,
+    runs: Runs,
+    limits: Limits,
+    shown: Shown,
     on: Annotated[
         tuple[str, str] | None, typer.Option(metavar="NETWORK PROPERTY", help="Who would take this query?")
     ] = None,
-    cores: Annotated[int, typer.Option(min=1, help="Cores of the query, for `default`.")] = 1,
-    instances: Instances = "",
-    timeout: Limit = 60.0,
-    timeout_cap: Cap = 0.0,
-    as_json: AsJson = False,
 ) -> None:
-    """Explain a portfolio: stages, time, options, when a stage applies, and who contributes what."""
+    """Explain a portfolio: stages, time, options, when a stage applies, and who contributes what.
+
+    Example:
+        verifolio portfolio show default --timeout 100
+    """
     from verifolio.cli.output import say, say_json
 
     from .runs import make_source, read_runs
 
-    source = make_source(instances, timeout, timeout_cap, 1)
-    runs = read_runs(results or [], source)
+    source = make_source(limits.instances, limits.timeout, limits.timeout_cap, 1)
+    recorded = read_runs(runs.results, source)
     refusals: list[str] | None = None
     found: list[tuple[str, Portfolio]]
     if on is not None:
-        found, refusals = _for_query(portfolio, on, cores)
+        found, refusals = _for_query(portfolio, on, shown.cores or 1)
     else:
         found = _portfolios(portfolio)
     records = []
     for condition, one in found:
-        records.append(_record(condition, one, timeout, refusals, runs, source))
-    if as_json:
+        records.append(_record(condition, one, limits.timeout, refusals, recorded, source))
+    if shown.json:
         say_json({"portfolios": records})
         return
     for (condition, one), record in zip(found, records, strict=True):
         say(f"{one.name}{': ' + condition if condition else ''}")
-        _show_tree(one, timeout, refusals)
+        _show_tree(one, limits.timeout, refusals)
         for line in record["contributions"]:
             say(line)
         say()

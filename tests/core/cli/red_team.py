@@ -192,7 +192,9 @@ def table_cases(f: Folder) -> list[Case]:
         "empty": "",
         "folder": f"..,{f.prop},9\n",
     }
-    found = [(f"instances {n}", ["bench", f.text(f"t/{n}.csv", t), "--no-plots"]) for n, t in texts.items()]
+    found = [
+        (f"instances {n}", ["bench", f.text(f"t/{n}.csv", t), "--no-pictures"]) for n, t in texts.items()
+    ]
     bomb = f.bomb("bomb_table.csv.gz", b"aa," * 100 + b"\n", 400)
     good = f.text("good.csv", f"{f.net},{f.prop},9\n")
     found.append(("instances bomb", ["bench", bomb]))
@@ -236,7 +238,7 @@ def store_cases(f: Folder) -> list[Case]:
     for name, path in paths.items():
         found.append((f"store {name}", ["verify", f.net, f.quick, "--store", path, *inline]))
         found.append((f"runs {name}", ["portfolio", "build", f"crown={path}" if name == "folder" else path]))
-        found.append((f"report {name}", ["distribution", "report", path, "--out", str(f.root / "report")]))
+        found.append((f"report {name}", ["distribution", "report", path, "--output", str(f.root / "report")]))
     return found
 
 
@@ -290,9 +292,9 @@ def number_cases(f: Folder) -> list[Case]:
         for prop in ("classification", "targeted", "top-k", "strong-classification"):
             found.append((f"{name} {prop}", [*base, str(f.root / f"{name}.npz"), "--property", prop]))
     top = [*base, f.data, "--property"]
-    found += [(f"k {k}", [*top, "top-k", "--option", f"k={k}"]) for k in ("0", "2", "99", "-1", "x")]
-    found += [(f"target {k}", [*top, "targeted", "--option", f"target={k}"]) for k in ("7", "-9")]
-    found += [(f"legal {t}", [*base, f.data, "--legal", t]) for t in ("1,0", "nan,1", "0", "a,b", "0,1,2")]
+    found += [(f"k {k}", [*top, "top-k", "--property-option", f"k={k}"]) for k in ("0", "2", "99", "-1", "x")]
+    found += [(f"target {k}", [*top, "targeted", "--property-option", f"target={k}"]) for k in ("7", "-9")]
+    found += [(f"legal {t}", [*base, f.data, "--range", t]) for t in ("1,0", "nan,1", "0", "a,b", "0,1,2")]
     found += [(f"indices {t}", [*top[:-1], "--indices", t]) for t in ("7", "-1", "0:99", "x", "")]
     found += [(f"epsilon {t}", [*top[:-1], "--epsilon", t]) for t in ("-1", "nan", "inf")]
     critical = ["critical", f.net, "--data", f.data, "--executor", "inline"]

@@ -206,7 +206,7 @@ def test_a_whole_run(few: Path, tmp_path: Path) -> None:
     rival = write(
         tmp_path / "rival.csv", "digits,digits_dense.onnx,properties/digits_dense_45_0.01.vnnlib,0,unsat,1\n"
     )
-    done = bench(few, "--out", out, "--timeout-cap", 30, "--against", rival)
+    done = bench(few, "--output", out, "--timeout-cap", 30, "--against", rival)
     assert done.returncode == 0, done.stderr
     assert [v for _, v in verdicts(out)] == ["unsat", "sat", "unsat", "sat"]
     assert "4/4" in done.stderr
@@ -215,7 +215,7 @@ def test_a_whole_run(few: Path, tmp_path: Path) -> None:
     assert (files / "scatter_rival.png").exists()
     assert len(list((files / "logs" / "digits").glob("*.log"))) == 4
     check_counterexamples(read_instances(few), files / "counterexamples" / "digits")
-    again = bench(few, "--out", out, "--timeout-cap", 30, "--json", "--no-plots")
+    again = bench(few, "--output", out, "--timeout-cap", 30, "--json", "--no-pictures")
     assert again.returncode == 0
     assert "1/4" not in again.stderr  # nothing is repeated
     assert [r["verdict"] for r in json.loads(again.stdout)["instances"]] == ["unsat", "sat", "unsat", "sat"]
@@ -243,7 +243,7 @@ def test_wrong_answers_and_missing_files_are_reported(few: Path, tmp_path: Path)
         few / "instances.csv",
         "\n".join([rows[0], rows[1].replace(",unsat", ",sat"), "no.onnx,no.vnnlib,3,sat"]),
     )
-    done = bench(few, "--out", tmp_path / "results.csv", "--no-plots")
+    done = bench(few, "--output", tmp_path / "results.csv", "--no-pictures")
     assert done.returncode == 4
     assert "contradict" in done.stderr
     assert "no.onnx" in done.stdout
@@ -306,12 +306,12 @@ def check_kills(few: Path, tmp_path: Path, kills: int) -> None:
     import sqlite3
 
     undisturbed, out = tmp_path / "undisturbed.csv", tmp_path / "results.csv"
-    assert bench(few, "--out", undisturbed, "--no-plots").returncode == 0
+    assert bench(few, "--output", undisturbed, "--no-pictures").returncode == 0
     chance = random.Random(7)
     for k in range(kills):
         after, delay = (0, chance.uniform(0.0, 4.0)) if k % 3 == 2 else (1, chance.uniform(0.0, 1.0))
-        run_and_kill(after, delay, few, "--out", out, "--no-plots", "--jobs", 1 + k % 2, "--again")
-    done = bench(few, "--out", out, "--no-plots")
+        run_and_kill(after, delay, few, "--output", out, "--no-pictures", "--jobs", 1 + k % 2, "--again")
+    done = bench(few, "--output", out, "--no-pictures")
     assert done.returncode == 0, done.stderr
     assert "known from before" in done.stderr
     assert verdicts(out) == verdicts(undisturbed)

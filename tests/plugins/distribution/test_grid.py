@@ -6,10 +6,10 @@ import random
 
 import pytest
 
+from verifolio.cli.parse import parse_epsilons
 from verifolio.errors import SoundnessAlarm
 from verifolio.model.answer import Verdict
 from verifolio.plugins.distribution.grid import Scheduler, splits
-from verifolio.plugins.distribution.parse import parse_epsilons
 from verifolio.plugins.distribution.simulate import draw_times, simulate
 
 SIZE = 200

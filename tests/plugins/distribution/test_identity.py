@@ -22,7 +22,7 @@ from verifolio.solve.oracle import Oracle
 
 from .conftest import Make
 
-GRID = ("--search", "binary", "--epsilons", "0.05:0.5:0.05")
+GRID = ("--search", "binary", "--epsilon", "0.05:0.5:0.05")
 
 
 def boundary(make: Make, place: float, name: str) -> Path:
@@ -103,7 +103,7 @@ def test_reused_answers_are_marked(
     again = measured(capsys, *common, "--search", "k-binary", "--k", "1", *GRID[2:])
     assert int(again[0]["reused"]) > 0
     out = tmp_path / "page"
-    assert cli(["distribution", "report", str(tmp_path / "run.db"), "--out", str(out)]) == 0
+    assert cli(["distribution", "report", str(tmp_path / "run.db"), "--output", str(out)]) == 0
     with (out / "times.csv").open() as file:
         (line,) = csv.DictReader(file)
     assert line["note"] == "1 reused, not in the times" and line["mean s"] == ""
@@ -120,10 +120,11 @@ def test_radii_outside_the_grid_are_no_terminations(
     make_network: Make, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     network, data = boundary(make_network, 0.5, "a"), save(tmp_path / "d.npz", 0.515625, 0.984375, 0.71875)
-    grid = ("--search", "binary", "--epsilons", "0.05:0.4:0.01")
+    grid = ("--search", "binary", "--epsilon", "0.05:0.4:0.01")
     measured(capsys, network, "--data", data, "--indices", "0:3", *grid, "--store", tmp_path / "run.db")
     assert (
-        cli(["distribution", "report", str(tmp_path / "run.db"), "--out", str(tmp_path / "r"), "--json"]) == 0
+        cli(["distribution", "report", str(tmp_path / "run.db"), "--output", str(tmp_path / "r"), "--json"])
+        == 0
     )
     (group,) = json.loads(capsys.readouterr().out)["groups"]
     assert group["summary"]["terminated"] == 0

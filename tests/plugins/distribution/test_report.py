@@ -51,7 +51,7 @@ def table(path: Path) -> list[dict[str, str]]:
 
 def test_one_command_makes_every_table_and_picture(store: Path, tmp_path: Path) -> None:
     out = tmp_path / "page"
-    assert cli(["distribution", "report", str(store), "--out", str(out), "--thresholds", "0.05,0.1"]) == 0
+    assert cli(["distribution", "report", str(store), "--output", str(out), "--thresholds", "0.05,0.1"]) == 0
     pictures = {p.stem for p in out.glob("*.png")}
     assert pictures == {
         *("ecdf", "boxes", "histogram", "counts", "times", "spearman_train", "spearman_test"),
@@ -86,7 +86,7 @@ def test_costs_of_searches_come_from_the_log(store: Path, tmp_path: Path) -> Non
     for cost, mine in zip((bracket, one, two), rows.values(), strict=True):
         assert cost.queries == sum(r.queries for r in mine)
         assert cost.cancelled == sum(r.cancelled for r in mine)
-    assert cli(["distribution", "report", str(store), "--out", str(tmp_path)]) == 0
+    assert cli(["distribution", "report", str(store), "--output", str(tmp_path)]) == 0
     assert [r["search"] for r in table(tmp_path / "searches.csv")] == ["k = 1", "k = 2", "bracket"]
     assert table(tmp_path / "answers.csv")[0]["queries"] == str(one.queries)
 

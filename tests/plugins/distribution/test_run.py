@@ -100,7 +100,7 @@ def test_a_grid_from_the_command_line(tmp_path: Path) -> None:
         "--csv",
         str(tmp_path / "g.csv"),
     ]
-    grid = ["--epsilons", "0.01:0.2:0.01", "--k", "2", "--keep-queries", str(tmp_path / "queries")]
+    grid = ["--epsilon", "0.01:0.2:0.01", "--k", "2", "--keep-queries", str(tmp_path / "queries")]
     assert cli([*arguments, *grid]) == 0
     rows = read_csv(tmp_path / "g.csv")
     assert [(r.lower, r.upper) for r in rows] == [(0.02, 0.03), (0.07, 0.08)]
@@ -353,11 +353,11 @@ def test_one_input_and_its_picture(tmp_path: Path, capsys: pytest.CaptureFixture
 @pytest.mark.parametrize(
     ("more", "text"),
     [
-        (["--search", "binary"], "--epsilons"),
-        (["--norm", "l3"], "linf, l2 or l1"),
-        (["--epsilons", "0.3:0.1:0.1"], "grid"),
-        (["--epsilons", "a:b"], "start:stop:step"),
-        (["--reference", "truth"], "label or predicted"),
+        (["--search", "binary"], "--epsilon"),
+        (["--norm", "l3"], "linf"),
+        (["--epsilon", "0.3:0.1:0.1"], "increasing radii"),
+        (["--epsilon", "a:b"], "start:stop:step"),
+        (["--reference", "truth"], "predicted"),
         (["--indices", "0:9999"], "below"),
         (["--std", "0.1,0.2"], "1 or 1"),
         (["--search", "closest", "--verifier", "pgd"], "one that minimises"),

@@ -178,7 +178,7 @@ def test_reports_come_from_tables_and_stores(tmp_path: Path, capsys: pytest.Capt
     stored, step = load_rows([tmp_path / "run.db"])
     assert stored == rows
     assert step == pytest.approx(0.002)
-    assert cli(["distribution", "report", str(tmp_path / "out.csv"), "--out", str(tmp_path / "page")]) == 0
+    assert cli(["distribution", "report", str(tmp_path / "out.csv"), "--output", str(tmp_path / "page")]) == 0
     assert "log-normal" in capsys.readouterr().out
     assert (tmp_path / "page" / "index.html").is_file()
     with pytest.raises(InputError, match="measured"):

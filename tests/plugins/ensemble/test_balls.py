@@ -50,7 +50,7 @@ def networks() -> tuple[Network, ...]:
 def make_balls(networks: Sequence[Network], radii: Sequence[float], oracle: Oracle) -> Balls:
     data = load_data("digits:train")
     points = agreement_points(networks, data, POINTS, oracle)
-    spots = [Spot(r) for e in radii for r in make_references(data, points, e, math.inf, True)]
+    spots = [Spot(r) for e in radii for r in make_references(data, points, e, math.inf, (0.0, 1.0))]
     return Balls(Survey(networks, spots, oracle), POINTS, len(radii))
 
 
@@ -84,7 +84,7 @@ def select(
             raise KeyboardInterrupt
 
     data, test = load_data("digits:train"), load_data("digits:test")
-    request = SelectionRequest(networks, data, RADII, (0, 1), POINTS, None, True, test, (0, 1, 2))
+    request = SelectionRequest(networks, data, RADII, (0, 1), POINTS, None, (0.0, 1.0), test, (0, 1, 2))
     with tiny.inline(timeout=timeout, **WEAK) as oracle:
         try:
             found = EnsembleSelection(SelectionOptions(store=store)).run(request, oracle, say)
@@ -148,7 +148,7 @@ def test_without_answers_the_intervals_hold_the_scores(tiny: Any, networks: tupl
 
 def test_accuracies_of_all_radii_are_those_of_each(tiny: Any, networks: tuple[Network, ...]) -> None:
     data = load_data("digits:test")
-    rows = [make_references(data, range(6), e, math.inf, True) for e in RADII]
+    rows = [make_references(data, range(6), e, math.inf, (0.0, 1.0)) for e in RADII]
     with tiny.inline(**WEAK) as oracle:
         together = robust_accuracies(networks, rows, oracle, EnsembleLedger(), lambda: math.inf)
     for row, found in zip(rows, together, strict=True):

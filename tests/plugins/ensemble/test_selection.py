@@ -40,7 +40,7 @@ def choose(
 ) -> tuple[SelectionResult, Any]:
     data = load_data("digits:train")
     request = SelectionRequest(
-        networks, data, RADII, (0, 1), 8, None, True, load_data("digits:test"), tuple(range(test))
+        networks, data, RADII, (0, 1), 8, None, (0.0, 1.0), load_data("digits:test"), tuple(range(test))
     )
     method = options.pop("method", "verify")
     settings = SelectionOptions("verify" if method == "verify" else "attack", **options)
@@ -148,7 +148,7 @@ def test_certified_replacement_needs_disjoint_intervals() -> None:
 
 def test_the_select_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     files = [str(EXAMPLES / f"digits_{n}.onnx") for n in "abe"]
-    asked = ["--data", "digits:train", "--size", "2", "--epsilons", "0.03", "--points", "4"]
+    asked = ["--data", "digits:train", "--size", "2", "--epsilon", "0.03", "--points", "4"]
     more = ["--test-points", "2", "--executor", "inline", "--timeout", "5", "--json"]
     picture = tmp_path / "heat.png"
     assert run(["ensemble", "select", *files, *asked, *more, "--picture", str(picture)]) == 0
@@ -156,7 +156,7 @@ def test_the_select_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     assert {"final", "mutual_errors", "uniqueness", "swaps", "robust_accuracy"} <= told.keys()
     assert len(told["robust_accuracy"]["before"]) == 1
     assert picture.stat().st_size > 1000
-    assert run(["ensemble", "select", *files, *asked[:2], "--size", "3", "--epsilons", "0.1"]) == 2
+    assert run(["ensemble", "select", *files, *asked[:2], "--size", "3", "--epsilon", "0.1"]) == 2
     capsys.readouterr()
     for wrong, said in (
         (["--rank", "0.07"], "one of the radii"),

@@ -177,14 +177,14 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
     from verifolio.cli.main import run
 
     current_plugins().verifiers.add(Prover)
-    arguments = ["fuzz", "--kind", "attained", "--verifier", "prover", "--networks", "1", "--json"]
+    arguments = ["fuzz", "--kind", "attained", "--verifiers", "prover", "--networks", "1", "--json"]
     try:
-        code = run([*arguments, "--out", str(tmp_path)])
+        code = run([*arguments, "--output", str(tmp_path)])
         shown = json.loads(capsys.readouterr().out)
         assert code == 4
         assert shown["findings"][0]["subject"] == "prover"
-        assert run(["fuzz", "--again", shown["findings"][0]["folder"], "--json"]) == 4
+        assert run(["fuzz", "--finding", shown["findings"][0]["folder"], "--json"]) == 4
     finally:
         installed_plugins.cache_clear()
-    assert run(["fuzz", "--again", str(tmp_path)]) == 2
+    assert run(["fuzz", "--finding", str(tmp_path)]) == 2
     assert run(["fuzz", "--kind", "attained", "--kind", "dense"]) == 2

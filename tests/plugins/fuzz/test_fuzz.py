@@ -130,9 +130,9 @@ def test_the_command_exits_with_four_on_a_finding(
     from verifolio.cli.main import run
 
     current_plugins().verifiers.add(Optimist)
-    arguments = ["fuzz", "--verifier", "optimist", "--networks", "10", "--seed", "5", "--kind", "dense"]
+    arguments = ["fuzz", "--verifiers", "optimist", "--networks", "10", "--seed", "5", "--kind", "dense"]
     try:
-        code = run([*arguments, "--out", str(tmp_path), "--json"])
+        code = run([*arguments, "--output", str(tmp_path), "--json"])
     finally:
         installed_plugins.cache_clear()
     assert code == 4

@@ -124,12 +124,10 @@ def test_the_command_resumes_and_writes(
         str(tmp_path / "s.csv"),
         "--items",
         str(tmp_path / "i.csv"),
-        "--plot",
+        "--picture",
         str(tmp_path / "c.svg"),
     ]
-    arguments = command(
-        network, tmp_path, "--epsilon", "0.05", "--epsilon", "0.2", "--store", str(tmp_path / "db"), *files
-    )
+    arguments = command(network, tmp_path, "--epsilon", "0.05,0.2", "--store", str(tmp_path / "db"), *files)
     assert run([*arguments, "--json"]) == 0
     first = json.loads(capsys.readouterr().out)
     assert [(r["proved"], r["refuted"]) for r in first["rows"]] == [(2, 0), (1, 1)]
@@ -150,8 +148,8 @@ def test_the_command_resumes_and_writes(
         (("--epsilon", "0.1", "--property", "magic"), "magic"),
         (("--epsilon", "0.1", "--property", "equivalence"), "multiple of 2"),
         (("--epsilon", "0.1", "--attack", "magic"), "magic"),
-        (("--epsilon", "0.1", "--interval", "magic"), "wilson or exact"),
-        (("--epsilon", "0.1", "--legal", "0"), "LOW,HIGH"),
+        (("--epsilon", "0.1", "--interval", "magic"), "wilson"),
+        (("--epsilon", "0.1", "--range", "0"), "LOW,HIGH"),
         (("--epsilon", "0.1", "--indices", "7"), "positions below 2"),
     ],
 )

@@ -31,7 +31,7 @@ def test_the_example_runs(
     text = block("sh").replace("\\\n", " ")
     words = shlex.split(text.replace("confident.yaml", str(file)))[1:]
     if kind == "python":  # the class of the example has no options
-        at = words.index("--option")
+        at = words.index("--property-option")
         words = words[:at] + words[at + 2 :]
     assert run([*words, "--executor", "inline", "--timeout", "5", "--json"]) == 0
     row = json.loads(capsys.readouterr().out)["rows"][0]

@@ -136,7 +136,7 @@ def test_critical_radii_agree_with_the_truth(
     if prop.refutation(networks[: prop.networks], reference(prop, networks, 0.1)) is None:
         assert one["status"] == "closed"
         assert one["upper"] is not None or true >= 0.6
-    grid = ["--indices", "0", "--search", "binary", "--epsilons", "0.02,0.1,0.3,0.6"]
+    grid = ["--indices", "0", "--search", "binary", "--epsilon", "0.02,0.1,0.3,0.6"]
     assert run(["distribution", *common, *grid]) in (0, 3)
     row = json.loads(capsys.readouterr().out)["rows"][0]
     assert float(row["lower"]) <= true + 1e-6
@@ -147,7 +147,7 @@ def test_critical_radii_agree_with_the_truth(
 def test_training_and_the_cycle_take_it(
     name: str, data: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    options = [word for o in OPTIONS[name] for word in ("--option", o)]
+    options = [word for o in OPTIONS[name] for word in ("--property-option", o)]
     common = ["--arch", "dense:4", "--data", str(data), "--property", name, *options]
     common += ["--epochs", "1", "--json", "--executor", "inline"]
     target = str(tmp_path / "net.onnx")
@@ -156,7 +156,7 @@ def test_training_and_the_cycle_take_it(
     short = [
         "--rounds",
         "1",
-        "--points",
+        "--attack-points",
         "2",
         "--indices",
         "0:2",

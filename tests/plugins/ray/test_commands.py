@@ -10,7 +10,7 @@ import typer
 
 from verifolio.cli import doctor
 from verifolio.cli.app import build_app
-from verifolio.cli.common import at
+from verifolio.cli.bundles import Place
 from verifolio.cli.main import run
 from verifolio.plugin.manager import current_plugins
 
@@ -29,7 +29,7 @@ def test_every_command_with_an_executor_takes_an_address() -> None:
 
 
 def test_an_address_belongs_to_a_cluster(capsys: pytest.CaptureFixture[str]) -> None:
-    assert (at("ray", "head:6379"), at("process", "")) == ("ray@head:6379", "process")
+    assert (Place(executor="ray", address="head:6379").place, Place().place) == ("ray@head:6379", "process")
     assert run(["verify", "n.onnx", "p.vnnlib", "--address", "head:6379"]) == 2
     assert "executor process" in capsys.readouterr().err
 

@@ -251,7 +251,7 @@ def table(path: Path) -> list[list[str]]:
 def test_a_distribution_over_two_nodes_is_the_local_one(cluster: Any, tmp_path: Path) -> None:
     here, there = tmp_path / "here.csv", tmp_path / "there.csv"
     asked = ["distribution", NETWORKS / "digits_dense.onnx", "--data", "digits:test", "--indices", "1,4,5"]
-    asked += ["--epsilons", "0.01:0.2:0.01", "--jobs", 2, "--csv"]
+    asked += ["--epsilon", "0.01:0.2:0.01", "--jobs", 2, "--csv"]
     run(*asked, here)
     run(*asked, there, "--executor", "ray", "--address", cluster.address)
     facts = [[(r["image_id"], r["lower"], r["upper"], r["status"]) for r in rows(p)] for p in (here, there)]
@@ -266,7 +266,17 @@ def rows(path: Path) -> list[dict[str, str]]:
 def test_a_bench_run_survives_a_lost_node(cluster: Any, tmp_path: Path) -> None:
     """The second node goes while instances are decided; each is answered, once, and as expected."""
     out = tmp_path / "results.csv"
-    command = ["bench", NETWORKS / "instances.csv", "--jobs", 2, "--cores", 1, "--out", out, "--no-plots"]
+    command = [
+        "bench",
+        NETWORKS / "instances.csv",
+        "--jobs",
+        2,
+        "--cores",
+        1,
+        "--output",
+        out,
+        "--no-pictures",
+    ]
     place = ["--executor", "ray", "--address", cluster.address]
     raylet = raylet_of(next(iter(cluster.worker_nodes)))
     running = subprocess.Popen(

@@ -147,7 +147,7 @@ def test_constraint_training_lowers_the_constraint_loss(
     digits: tuple[Tensor, Tensor],
     unseen: tuple[Tensor, Tensor],
 ) -> None:
-    choices = Choices("constraint", 0.1, prop=name, options=(options,), steps=4, beta=1.0)
+    choices = Choices("constraint", 0.1, prop=name, options=(options,), steps=4, property_weight=1.0)
     prop, x, y = choose_property(name, dict([options.split("=")])), *unseen
 
     def violated(model: nn.Sequential) -> float:
@@ -260,14 +260,34 @@ def test_the_train_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert run(base(tmp_path, "--json", "--weights", str(tmp_path / "w.npz"))) == 0
     told = json.loads(capsys.readouterr().out)
     assert told["onnx_difference"] < 1e-5 and 0 <= told["test_accuracy"] <= 1
-    more = ("--start", str(tmp_path / "w.npz"), "--regime", "finetune", "--points", "8", "--rounds", "1")
+    more = (
+        "--start",
+        str(tmp_path / "w.npz"),
+        "--regime",
+        "finetune",
+        "--attack-points",
+        "8",
+        "--rounds",
+        "1",
+    )
     assert run(base(tmp_path, "--json", "--executor", "inline", "--attack-timeout", "0.2", *more)) == 0
     assert len(json.loads(capsys.readouterr().out)["counterexamples"]) == 1
 
 
 def test_the_cycle_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["cycle", "--arch", "dense:12", "--data", "digits", "-o", str(tmp_path), "--limit", "300"]
-    arguments += ["--epochs", "6", "--rounds", "1", "--points", "10", "--indices", "0:4", "--timeout", "1"]
+    arguments += [
+        "--epochs",
+        "6",
+        "--rounds",
+        "1",
+        "--attack-points",
+        "10",
+        "--indices",
+        "0:4",
+        "--timeout",
+        "1",
+    ]
     assert (
         run([*arguments, "--rate", "0.005", "--attack-timeout", "0.2", "--executor", "inline", "--json"]) == 0
     )
@@ -283,17 +303,17 @@ def test_the_cycle_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
 @pytest.mark.parametrize(
     ("more", "words"),
     [
-        (("--regime", "magic"), "one of baseline"),
+        (("--regime", "magic"), "baseline"),
         (("--arch", "magic"), "one of casadio-30"),
         (("--arch", "dense:0"), "positive widths"),
-        (("--data", "magic"), "magic"),
+        (("--data", "magic"), "one data set"),
         (("--regime", "adversarial", "--attack", "magic"), "fgsm, pgd, property"),
         (("--regime", "adversarial", "--attack", "property", "--property", "equivalence"), "one network"),
         (("--regime", "constraint", "--property", "magic"), "magic"),
         (("--regime", "constraint", "--property", "equivalence"), "one network"),
         (("--regime", "certified", "--bounder", "magic"), "magic"),
         (("--regime", "certified", "--share", "2"), "from 0 to 1"),
-        (("--epsilon", "-1"), "not negative"),
+        (("--epsilon", "-1"), "none negative"),
         (("--rate", "0"), "positive rate"),
         (("--regime", "certified", "--arch", "casadio-conv18"), "Residual"),
         (("--regime", "finetune", "--attack", "magic", "--executor", "inline"), "magic"),

@@ -276,7 +276,7 @@ def test_a_built_portfolio_runs_and_its_options_reach_the_member(tmp_path: Path)
     write_table(tmp_path / "bad.csv", good | {f"i{k}": ("sat", 50.0) for k in range(8)})
     write_table(tmp_path / "crown.csv", bad)
     runs = ["recorder:word=best,number=7=good.csv", "recorder=bad.csv", "crown.csv"]
-    done = call(tmp_path, "portfolio", "build", *runs, "--out", "mine.yaml", "--folds", 4)
+    done = call(tmp_path, "portfolio", "build", *runs, "--output", "mine.yaml", "--folds", 4)
     assert done.returncode == 0, done.stderr
     assert "learned is better than single best" in done.stdout
     file = (tmp_path / "mine.yaml").read_text()
@@ -304,7 +304,7 @@ def test_from_stores_of_real_runs(tmp_path: Path) -> None:
         "digits_conv_digits_conv_45_0.2",
     ]
     for name, more in (("pgd", ["--option", "restarts=2"]), ("crown", [])):
-        out = ["--out", f"{name}.csv", "--no-plots", "--timeout-cap", 2, "--cores", 1]
+        out = ["--output", f"{name}.csv", "--no-pictures", "--timeout-cap", 2, "--cores", 1]
         done = call(tmp_path, "bench", NETWORKS, *out, "--only", ",".join(only), "--verifier", name, *more)
         assert done.returncode == 0, done.stderr
     done = call(tmp_path, "portfolio", "build", "pgd.db", "crown.db", "--folds", 3, "--json")
