@@ -283,3 +283,31 @@ def test_available_is_light() -> None:
     loaded = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     modules = {name.split(".")[0] for name in loaded.stdout.split()}
     assert not modules & {"highspy", "z3", "gurobipy", "ray", "maraboupy", "sklearn"}
+
+
+def packages_imported() -> dict[str, set[str]]:
+    """By package of core the other packages of core that it imports anywhere, also lazily and for types only."""
+    names = {p.name for p in (ROOT / "core").iterdir() if (p / "__init__.py").is_file()} - {"testing", "cli"}
+    found: dict[str, set[str]] = {name: set() for name in names}
+    for path in sources("core"):
+        own = module_name(path).split(".")[1:2]
+        if not own or own[0] not in names:
+            continue
+        for _, name in imports(path):
+            parts = name.split(".")
+            if parts[0] == "verifolio" and len(parts) > 1 and parts[1] in names - set(own):
+                found[own[0]].add(parts[1])
+    return found
+
+
+def test_imports_between_packages_of_core_go_one_way() -> None:
+    """No package reaches itself; above all, estimators do not know the oracle that decides their queries."""
+    imported = packages_imported()
+    for start in imported:
+        reached, todo = set[str](), [start]
+        while todo:
+            new = imported[todo.pop()] - reached
+            reached |= new
+            todo += new
+        assert start not in reached
+    assert "solve" not in imported["plugin"] | imported["properties"]

@@ -10,8 +10,8 @@ from typing import Generic, cast
 from verifolio.model.answer import Answer, Verdict, Witness
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
+from verifolio.plugin.estimator import OracleLike
 from verifolio.plugin.property import Asking, Property, Reference, T
-from verifolio.solve.oracle import Oracle
 from verifolio.trust import referee
 
 
@@ -137,13 +137,13 @@ def follow(asking: Asking[T], ask: Callable[[Query], Answer]) -> T:
     return cast(T, inquiry.result)
 
 
-def decide(oracle: Oracle, prop: Property, networks: Sequence[Network], reference: Reference) -> Finding:
+def decide(oracle: OracleLike, prop: Property, networks: Sequence[Network], reference: Reference) -> Finding:
     """Decide one property around one reference."""
     return follow(inquire(prop, networks, reference), oracle.ask)
 
 
 def decide_many(
-    oracle: Oracle, prop: Property, networks: Sequence[Network], references: Sequence[Reference]
+    oracle: OracleLike, prop: Property, networks: Sequence[Network], references: Sequence[Reference]
 ) -> Iterator[tuple[int, Finding]]:
     """Decide many; gives (position, finding) as they finish."""
     started = ((k, Inquiry(inquire(prop, networks, r))) for k, r in enumerate(references))

@@ -124,7 +124,7 @@ class Batches:
         return _done(self.run(self._job(function, task, seconds, affinity)))
 
     def _job(self, function: Callable[[Any, Link], Any], task: object, seconds: float, affinity: str) -> Job:
-        s, limit = self.settings, seconds if math.isfinite(seconds) else None
+        s, limit = self.settings, max(seconds, 0.0) if math.isfinite(seconds) else None
         return Job(function, task, Limits(limit, s.memory, s.cores, s.grace), affinity)
 
     def _answer(

@@ -14,7 +14,9 @@ import pytest
 from numpy.typing import NDArray
 
 from verifolio.model.answer import Outcome, Verdict
+from verifolio.model.joint import Joint
 from verifolio.model.problem import Ball, Domain, Problem
+from verifolio.plugin.batch import BatchContext
 from verifolio.plugin.evidence import Evidence
 from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context, Verifier
@@ -33,6 +35,14 @@ def require(condition: bool, message: str) -> None:
     """Fail the test with a message for the plugin's author."""
     if not condition:
         pytest.fail(message, pytrace=False)
+
+
+RADII = (0.1, 0.4, 0.6, 1.0, 2.0)  # of the boxes that batches are made of
+
+
+def box_problem(radius: float) -> Problem:
+    """Can relu(x_0) + relu(x_1) reach 1 in the box of this radius around the origin?"""
+    return Problem(plus_minus(), Domain(-np.full(2, radius), np.full(2, radius)), (at_least(2, 1.0),))
 
 
 class VerifierConformance:
@@ -184,6 +194,32 @@ class VerifierConformance:
             found = Ball(np.zeros(2), 2.0, norm).distance(outcome.point)
             require(found >= truth - 1e-5, f"point: it is {found} away, but nothing is closer than {truth}")
             require(miss(problem, outcome.point) <= TOLERANCE, "point: not a counterexample")
+
+    def test_bounds_of_many_are_below_the_truth(self, verifier: Verifier) -> None:
+        """relu(x_0) + relu(x_1) >= 1 misses the boxes of radius r by 1 - 2 r; in larger ones it is reached."""
+        if not verifier.can_bound_many:
+            pytest.skip("does not bound many problems at once")
+        problems = [box_problem(r) for r in RADII]
+        bounds = verifier.bound_many(problems, BatchContext(Budget(self.seconds)))
+        require(len(bounds) == len(RADII), f"bound_many: expected {len(RADII)} bounds, got {len(bounds)}")
+        for radius, problem, found in zip(RADII, problems, bounds, strict=True):
+            margin, truth = found.least_margin(problem), 1 - 2 * radius
+            require(margin <= truth + 1e-9, f"bound_many: expected at most {truth}, got {margin}")
+
+    def test_attacks_on_many_offer_points_of_the_right_question(self, verifier: Verifier) -> None:
+        """Boxes below a radius of 1/2 have no counterexample, and a point of one box is mostly outside the others."""
+        if not verifier.can_attack_many:
+            pytest.skip("does not attack many questions at once")
+        questions, found = [Joint((box_problem(r),)) for r in RADII], set[int]()
+
+        def offer(k: int, x: NDArray[np.float64]) -> bool:
+            good = miss(questions[k].parts[0], x) <= TOLERANCE
+            found.update({k} if good else ())
+            return good
+
+        verifier.attack_many(questions, BatchContext(Budget(self.seconds), offer=offer))
+        most = {k for k, r in enumerate(RADII) if r >= 0.5}
+        require(found <= most, f"attack_many: expected points of {most}, got {found}")
 
     # what follows is for subclasses
 

@@ -114,7 +114,8 @@ class JointGradient(Verifier):
         return Outcome.found(found[0]) if found else Outcome.unknown("no counterexample found")
 
     def attack_many(self, questions: Sequence[Joint], context: BatchContext) -> None:
-        labels = {k: label for k, q in enumerate(questions) if (label := label_of(q)) is not None}
+        named = {k: label_of(q) for k, q in enumerate(questions) if not q.domain.empty}
+        labels = {k: label for k, label in named.items() if label is not None}
         norms: dict[float, list[int]] = defaultdict(list)
         for k in labels:
             ball = questions[k].domain.ball

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from verifolio.model.answer import Verdict
 from verifolio.onnx_import.network import Network
+from verifolio.plugin.estimator import OracleLike
 from verifolio.plugin.property import Points, Property, Reference
 from verifolio.properties.verdict import Finding, PropertyStatus, decide_many
-from verifolio.solve.oracle import Oracle
 
 from .sample import Method, draw, share_interval
 
@@ -62,7 +62,7 @@ class Sampling:
 
 
 def satisfaction(
-    oracle: Oracle,
+    oracle: OracleLike,
     prop: Property,
     networks: Sequence[Network],
     references: Sequence[Reference],
@@ -85,7 +85,7 @@ def satisfaction(
 
 
 def security(
-    oracle: Oracle,
+    oracle: OracleLike,
     prop: Property,
     networks: Sequence[Network],
     references: Sequence[Reference],

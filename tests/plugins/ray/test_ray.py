@@ -12,11 +12,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import psutil
 import pytest
 
 from verifolio.errors import InputError
 from verifolio.model.answer import Verdict
+from verifolio.model.batch import plain_batch
+from verifolio.model.problem import Domain
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.executor import Executor, Handle
 from verifolio.plugins.ray.executor import RayExecutor, RayOptions
@@ -25,6 +28,7 @@ from verifolio.run import End, Job, Limits
 from verifolio.solve.oracle import Oracle
 from verifolio.testing import hostile
 from verifolio.testing.samples import reaches, write_sum
+from verifolio.vnnlib import make_rows
 
 from .conftest import STORE, gone
 
@@ -164,6 +168,17 @@ def test_a_node_without_the_file_is_sent_it(place: Executor, tmp_path: Path) -> 
         with Oracle(single_verifier("pgd"), place, timeout=PATIENT) as oracle:
             answer = oracle.ask(reaches(mine, 1.5))
     assert answer.verdict is Verdict.SAT, answer.reason
+
+
+def test_batches_are_attacked_bounded_and_replayed_there(place: Executor, tmp_path: Path) -> None:
+    """y_0 = x_0 + x_1 reaches 1.5 in the larger box only."""
+    network, rows = write_sum(tmp_path), (make_rows([({2: -1.0}, -1.5)]),)
+    boxes = [Domain(np.zeros(2), np.full(2, high)) for high in (0.5, 1.0)]
+    batch = plain_batch(network, boxes, rows)
+    with Oracle(None, place, timeout=PATIENT) as oracle:
+        assert [a.verdict.value for a in oracle.attack(batch, PATIENT)] == ["unknown", "sat"]
+        assert [a.verdict.value for a in oracle.bound(batch, PATIENT)] == ["unsat", "unknown"]
+        assert [set(s.witnesses) for s in oracle.replay(batch, [(1, np.ones(2))])] == [{1}]
 
 
 @pytest.mark.slow
