@@ -42,7 +42,7 @@ Keep = Annotated[str, typer.Option(help="Write every query that reaches a verifi
 
 
 class AttackMethod(StrEnum):
-    """See docs/ensembles.md."""
+    """See docs/guides/ensembles.md."""
 
     DECOMPOSITION = "decomposition"
     MILP = "milp"
