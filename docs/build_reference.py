@@ -109,8 +109,8 @@ def signature_of(name: str, value: Any, skip_first: bool = False, width: float =
 
 
 def parameter_text(parameter: inspect.Parameter) -> str:
-    stars = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}.get(parameter.kind, "")
-    text = f"{stars}{parameter.name}"
+    stars: dict[object, str] = {parameter.VAR_POSITIONAL: "*", parameter.VAR_KEYWORD: "**"}
+    text = f"{stars.get(parameter.kind, '')}{parameter.name}"
     typed = parameter.annotation is not parameter.empty
     if typed:
         text += f": {annotation_of(parameter.annotation)}"

@@ -56,12 +56,12 @@ def place(tmp_path: Path) -> Path:
 
 
 def environment(place: Path) -> dict[str, str]:
-    """Commands of this interpreter first; pip works offline, into a folder of its own."""
+    """Commands of this interpreter first; a page can import its files; pip works offline, into its own folder."""
     return {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONSAFEPATH": "1",
-        "PYTHONPATH": str(place / "site"),
+        "PYTHONPATH": f"{place / 'site'}{os.pathsep}{place}",
         "OMP_NUM_THREADS": "1",
         "PIP_TARGET": str(place / "site"),
         "PIP_NO_DEPS": "1",
