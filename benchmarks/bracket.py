@@ -18,17 +18,18 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from verifolio.data import Dataset, load_data
-from verifolio.network import Network
-from verifolio.oracle import Oracle
+from verifolio.data import load_data
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.data_source import Dataset
 from verifolio.plugins.distribution.ledger import Ledger
 from verifolio.plugins.distribution.progress import describe
 from verifolio.plugins.distribution.run import Distribution, Item, Setting, make_items
 from verifolio.plugins.distribution.search import Status
 from verifolio.plugins.distribution.summary import mean
 from verifolio.plugins.distribution.table import Row, write_csv
-from verifolio.portfolio import single
-from verifolio.store import Store
+from verifolio.portfolio.tree import single
+from verifolio.solve.oracle import Oracle
+from verifolio.storage.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]
 SHARED = Path(os.environ.get("VERIFOLIO_SHARED", ROOT.parent / "shared" / "data"))

@@ -17,15 +17,16 @@ from pathlib import Path
 import torch
 
 from verifolio import Network, Oracle, Reference
-from verifolio.data import Dataset, load_data
+from verifolio.data import load_data
+from verifolio.plugin.data_source import Dataset
+from verifolio.plugin.registry import installed
 from verifolio.plugins.training.attacks import Ball
 from verifolio.plugins.training.keep import train_once
 from verifolio.plugins.training.setup import Choices
 from verifolio.plugins.training.trainer import Schedule, accuracy, attacked_accuracy, tensors
-from verifolio.property_file import choose_property
-from verifolio.property_verdict import decide_many
-from verifolio.registry import installed
-from verifolio.store import Store
+from verifolio.properties.file import choose_property
+from verifolio.properties.verdict import decide_many
+from verifolio.storage.store import Store
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,7 @@ from typing import Any
 import torch
 
 from verifolio.data import load_data
-from verifolio.network import Network
-from verifolio.oracle import Oracle
+from verifolio.onnx_import.network import Network
 from verifolio.plugins.ensemble.attack import (
     AttackOptions,
     AttackRequest,
@@ -43,6 +42,7 @@ from verifolio.plugins.ensemble.attack import (
 )
 from verifolio.plugins.ensemble.commands import after_attacks
 from verifolio.plugins.ensemble.replay import make_references
+from verifolio.solve.oracle import Oracle
 
 SCRIPT = Path(__file__).parents[1] / "examples" / "ensemble" / "make_pairs.py"
 # exact and milp first: what they are compared for is known before the slow ones begin

@@ -21,10 +21,10 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from verifolio.data import Dataset, load_data
-from verifolio.export import export_onnx
-from verifolio.network import Network
-from verifolio.oracle import Oracle
+from verifolio.data import load_data
+from verifolio.encode.torch_export import export_onnx
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.data_source import Dataset
 from verifolio.plugins.ensemble.commands import after_attacks
 from verifolio.plugins.ensemble.selection import (
     EnsembleSelection,
@@ -33,6 +33,7 @@ from verifolio.plugins.ensemble.selection import (
     SelectionRequest,
     SelectionResult,
 )
+from verifolio.solve.oracle import Oracle
 
 EXAMPLES = Path(__file__).parents[1] / "examples" / "ensemble"
 METHODS: tuple[How, ...] = ("ga1", "ga2", "ga3", "verify")

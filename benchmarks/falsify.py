@@ -15,13 +15,13 @@ import time
 from collections import defaultdict
 from pathlib import Path
 
-from verifolio.answer import Witness
-from verifolio.budget import Budget
 from verifolio.errors import VerifolioError
-from verifolio.query import Query
-from verifolio.referee import judge, replay
-from verifolio.registry import installed
-from verifolio.verifier import Context
+from verifolio.model.answer import Witness
+from verifolio.model.query import Query
+from verifolio.plugin.registry import installed
+from verifolio.plugin.verifier import Context
+from verifolio.run.budget import Budget
+from verifolio.trust.referee import judge, replay
 
 
 def attack(

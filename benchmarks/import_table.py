@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from verifolio.errors import InputError
 from verifolio.graph.module import GraphModule
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
 from verifolio.vnnlib import load
 
 DEFAULT = Path(__file__).resolve().parents[1].parent / "shared" / "data"

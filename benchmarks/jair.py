@@ -23,16 +23,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.data import load_data
-from verifolio.network import Network
-from verifolio.oracle import Oracle
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
 from verifolio.plugins.distribution.ledger import Ledger
 from verifolio.plugins.distribution.progress import Reporter
 from verifolio.plugins.distribution.run import Distribution, Setting, make_family, make_items
 from verifolio.plugins.distribution.summary import mean
 from verifolio.plugins.distribution.table import Row, write_csv, write_lines
-from verifolio.portfolio import single
-from verifolio.query import Query
-from verifolio.store import Store
+from verifolio.portfolio.tree import single
+from verifolio.solve.oracle import Oracle
+from verifolio.storage.store import Store
 
 SHARED = Path(os.environ.get("VERIFOLIO_SHARED", Path(__file__).resolve().parents[2] / "shared" / "data"))
 Place = tuple[str, str, int]
@@ -167,10 +167,10 @@ def write_tables(out: Path, found: Sequence[Comparison], wrong: Sequence[tuple[R
 
 def challenge(rows: Sequence[Row], given: argparse.Namespace) -> int:
     """How many proved radii another attack refutes; there should be none."""
-    from verifolio.answer import Witness
     from verifolio.attack import AttackSettings, attack_many
-    from verifolio.budget import Budget
-    from verifolio.referee import replay
+    from verifolio.model.answer import Witness
+    from verifolio.run.budget import Budget
+    from verifolio.trust.referee import replay
 
     data, broken, tried = load_data(f"mnist:{given.split}"), 0, 0
     for row in (r for r in rows if r.measured and r.lower):

@@ -19,16 +19,16 @@ from collections.abc import Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
-from verifolio.answer import Outcome, Verdict, Witness
+from verifolio.model.answer import Outcome, Verdict, Witness
+from verifolio.plugin.registry import installed
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.bench.instances import Instance, read_instances, select
 from verifolio.plugins.bench.runner import load
 from verifolio.plugins.milp import boxes, decide, probe
 from verifolio.plugins.milp.options import MilpOptions
 from verifolio.plugins.milp.verifier import Milp
-from verifolio.referee import replay
-from verifolio.registry import installed
 from verifolio.testing.clock import CpuBudget
-from verifolio.verifier import Context
+from verifolio.trust.referee import replay
 
 CATEGORIES = ("mnist_fc", "eran", "rl_benchmarks", "reach_prob_density", "acasxu")
 ACASXU = 30

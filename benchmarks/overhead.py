@@ -22,18 +22,18 @@ from pathlib import Path
 
 import psutil
 
-from verifolio.answer import Answer
-from verifolio.attempt import Choice
-from verifolio.budget import Budget
 from verifolio.data import load_data
-from verifolio.network import Network
-from verifolio.oracle import Oracle
-from verifolio.portfolio import Member, Portfolio, Series, single
-from verifolio.property import Reference
-from verifolio.query import Query
-from verifolio.referee import Rejection, replay
-from verifolio.registry import installed
-from verifolio.verifier import Context, Verifier
+from verifolio.model.answer import Answer
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.choice import Choice
+from verifolio.plugin.property import Reference
+from verifolio.plugin.registry import installed
+from verifolio.plugin.verifier import Context, Verifier
+from verifolio.portfolio.tree import Member, Portfolio, Series, single
+from verifolio.run.budget import Budget
+from verifolio.solve.oracle import Oracle
+from verifolio.trust.referee import Rejection, replay
 
 NETWORKS = Path(__file__).resolve().parent.parent / "examples" / "networks"
 GOAL_MS, GOAL_SHARE = 20.0, 0.05

@@ -26,14 +26,15 @@ import torch
 from torch import nn
 
 from verifolio import Network, Oracle, Property, Reference
-from verifolio.data import Dataset, load_data
+from verifolio.data import load_data
+from verifolio.plugin.data_source import Dataset
 from verifolio.plugins.training.attacks import Ball, points_of, violate
 from verifolio.plugins.training.keep import train_once
 from verifolio.plugins.training.setup import Choices
 from verifolio.plugins.training.trainer import Schedule, accuracy, tensors
-from verifolio.property_file import choose_property
-from verifolio.property_verdict import decide_many
-from verifolio.store import Store
+from verifolio.properties.file import choose_property
+from verifolio.properties.verdict import decide_many
+from verifolio.storage.store import Store
 
 EPSILON = 0.1
 RADII = (0.02, 0.04, 0.06, 0.08, 0.1)

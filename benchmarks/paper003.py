@@ -26,15 +26,16 @@ from torch import Tensor, nn
 
 from verifolio import Ball as Around
 from verifolio import Network, Oracle
-from verifolio.attempt import Choice
-from verifolio.data import Dataset, load_data
+from verifolio.data import load_data
+from verifolio.plugin.choice import Choice
+from verifolio.plugin.data_source import Dataset
 from verifolio.plugins.training.architectures import build
 from verifolio.plugins.training.attacks import Ball, pgd
 from verifolio.plugins.training.counterexamples import Hunt, hunt
 from verifolio.plugins.training.keep import keep, train_once
 from verifolio.plugins.training.setup import Choices, load_weights, make_regime
 from verifolio.plugins.training.trainer import Schedule, accuracy, fit, tensors
-from verifolio.property_file import choose_property
+from verifolio.properties.file import choose_property
 
 BALL = Ball(20 / 255)
 # the baseline looks anywhere and counts if it ends within the ball, as in the paper: confined to the ball it

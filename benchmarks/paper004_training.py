@@ -20,7 +20,8 @@ import torch
 from torch import nn
 
 from verifolio import Network, Oracle
-from verifolio.data import Dataset, load_data
+from verifolio.data import load_data
+from verifolio.plugin.data_source import Dataset
 from verifolio.plugins.distribution.figures import draw_boxes, draw_ecdf
 from verifolio.plugins.distribution.ledger import Ledger
 from verifolio.plugins.distribution.run import Distribution, Setting, make_items
@@ -31,7 +32,7 @@ from verifolio.plugins.training.attacks import Ball
 from verifolio.plugins.training.keep import train_once
 from verifolio.plugins.training.setup import Choices
 from verifolio.plugins.training.trainer import Schedule, accuracy, attacked_accuracy, tensors
-from verifolio.store import Store
+from verifolio.storage.store import Store
 
 REGIMES = {
     "Standard": Choices("baseline"),

@@ -39,9 +39,10 @@ from pathlib import Path
 
 import psutil
 
-from verifolio.answer import Verdict, Witness
 from verifolio.errors import VerifolioError
-from verifolio.network import Network
+from verifolio.model.answer import Verdict, Witness
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
 from verifolio.plugins.bench.instances import (
     Instance,
     cap,
@@ -54,9 +55,8 @@ from verifolio.plugins.bench.scoring import OURS, Contest, lines, make_contest, 
 from verifolio.plugins.command.description import Description, described, read_description
 from verifolio.plugins.command.files import read_point, read_text
 from verifolio.plugins.command.verdict import read_verdict
-from verifolio.query import Query
-from verifolio.referee import judge
 from verifolio.run.tree import descendants, resident
+from verifolio.trust.referee import judge
 
 HERE = Path(__file__).resolve().parent
 SHORT = HERE / "short.csv"

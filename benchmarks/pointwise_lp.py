@@ -11,13 +11,13 @@ import time
 
 import numpy as np
 
-from verifolio.budget import Budget
 from verifolio.graph import Dense, Graph, GraphBuilder, Relu
 from verifolio.graph.enclosure import enclose
+from verifolio.model.problem import Ball, Domain, Problem
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.pointwise_lp.attack import solve
 from verifolio.plugins.pointwise_lp.pattern import pattern_at
-from verifolio.problem import Ball, Domain, Problem
-from verifolio.verifier import Context
+from verifolio.run.budget import Budget
 from verifolio.vnnlib import make_rows
 
 

@@ -14,7 +14,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from verifolio.answer import Verdict
+from verifolio.model.answer import Verdict
 from verifolio.plugins.bench.instances import Instance, cap, read_instances, select
 from verifolio.plugins.bench.results import Result, Tool, read_tool
 from verifolio.plugins.bench.scoring import BEST, OURS, Contest, lines, make_contest

@@ -19,19 +19,19 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.answer import Verdict
 from verifolio.encode.condition import margin_model
 from verifolio.encode.exact_forms import ExactNetwork, exact_network
 from verifolio.encode.rows import encode
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Domain, Problem
+from verifolio.plugin.registry import installed
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.milp.highs import Highs
 from verifolio.plugins.milp.solver import Settings, Watch
 from verifolio.plugins.smt.pieces import open_phases
-from verifolio.problem import Domain, Problem
-from verifolio.registry import installed
 from verifolio.testing.check import checker
 from verifolio.testing.clock import CpuBudget
 from verifolio.testing.generate import Shape, random_graph
-from verifolio.verifier import Context
 from verifolio.vnnlib import make_rows
 
 Array = NDArray[np.float64]

@@ -22,16 +22,16 @@ import torch
 from numpy.typing import NDArray
 
 from verifolio.data import load_data
-from verifolio.evidence import Bounds
 from verifolio.graph import Dense, Graph, GraphBuilder, Relu
 from verifolio.graph.module import GraphModule
-from verifolio.network import Network
+from verifolio.model.problem import Domain, Problem, dense_rows
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.evidence import Bounds
+from verifolio.plugin.registry import installed
 from verifolio.plugins.crown import boxes
 from verifolio.plugins.crown.blocks import Kernel
 from verifolio.plugins.crown.bounder import CrownBounder
 from verifolio.plugins.crown.boxes import Batch, KernelEngine
-from verifolio.problem import Domain, Problem, dense_rows
-from verifolio.registry import installed
 from verifolio.vnnlib import make_rows
 
 Array = NDArray[np.float64]

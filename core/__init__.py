@@ -6,47 +6,47 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from verifolio.answer import Answer, Attempt, Flag, Outcome, Verdict, Witness
-    from verifolio.bounder import Bounder, Bounders
-    from verifolio.budget import Budget
     from verifolio.errors import InputError, SoundnessAlarm, UnknownPlugin, UnsupportedNetwork, VerifolioError
-    from verifolio.estimator import Estimator
-    from verifolio.evidence import Assumptions, Bounds, Evidence
-    from verifolio.executor import Executor, Handle
-    from verifolio.hookspecs import hookimpl
-    from verifolio.network import Network
-    from verifolio.oracle import Asking, Oracle
-    from verifolio.portfolio import Member, Portfolio, Race, Series, choose, single
-    from verifolio.portfolio_file import parse_portfolio, read_portfolio
-    from verifolio.problem import Ball, Domain, Problem
-    from verifolio.property import Property, Reference
-    from verifolio.query import Query
-    from verifolio.referee import Rejection, judge
-    from verifolio.registry import Registry, installed
-    from verifolio.store import Store
-    from verifolio.verifier import Context, NoOptions, Verifier
+    from verifolio.model.answer import Answer, Attempt, Flag, Outcome, Verdict, Witness
+    from verifolio.model.problem import Ball, Domain, Problem
+    from verifolio.model.query import Query
+    from verifolio.onnx_import.network import Network
+    from verifolio.plugin.bounder import Bounder, Bounders
+    from verifolio.plugin.estimator import Estimator
+    from verifolio.plugin.evidence import Assumptions, Bounds, Evidence
+    from verifolio.plugin.executor import Executor, Handle
+    from verifolio.plugin.hookspecs import hookimpl
+    from verifolio.plugin.property import Property, Reference
+    from verifolio.plugin.registry import Registry, installed
+    from verifolio.plugin.verifier import Context, NoOptions, Verifier
+    from verifolio.portfolio.file import parse_portfolio, read_portfolio
+    from verifolio.portfolio.tree import Member, Portfolio, Race, Series, choose, single
+    from verifolio.run.budget import Budget
+    from verifolio.solve.oracle import Asking, Oracle
+    from verifolio.storage.store import Store
+    from verifolio.trust.referee import Rejection, judge
 
 # Where each public name lives; modules are imported on first use, so that `import verifolio` is cheap.
 _HOMES = {
-    "answer": ("Answer", "Attempt", "Flag", "Outcome", "Verdict", "Witness"),
-    "bounder": ("Bounder", "Bounders"),
-    "budget": ("Budget",),
+    "model.answer": ("Answer", "Attempt", "Flag", "Outcome", "Verdict", "Witness"),
+    "plugin.bounder": ("Bounder", "Bounders"),
+    "run.budget": ("Budget",),
     "errors": ("InputError", "SoundnessAlarm", "UnknownPlugin", "UnsupportedNetwork", "VerifolioError"),
-    "estimator": ("Estimator",),
-    "evidence": ("Assumptions", "Bounds", "Evidence"),
-    "executor": ("Executor", "Handle"),
-    "hookspecs": ("hookimpl",),
-    "network": ("Network",),
-    "oracle": ("Asking", "Oracle"),
-    "portfolio": ("Member", "Portfolio", "Race", "Series", "choose", "single"),
-    "portfolio_file": ("parse_portfolio", "read_portfolio"),
-    "problem": ("Ball", "Domain", "Problem"),
-    "property": ("Property", "Reference"),
-    "query": ("Query",),
-    "referee": ("Rejection", "judge"),
-    "registry": ("Registry", "installed"),
-    "store": ("Store",),
-    "verifier": ("Context", "NoOptions", "Verifier"),
+    "plugin.estimator": ("Estimator",),
+    "plugin.evidence": ("Assumptions", "Bounds", "Evidence"),
+    "plugin.executor": ("Executor", "Handle"),
+    "plugin.hookspecs": ("hookimpl",),
+    "onnx_import.network": ("Network",),
+    "solve.oracle": ("Asking", "Oracle"),
+    "portfolio.tree": ("Member", "Portfolio", "Race", "Series", "choose", "single"),
+    "portfolio.file": ("parse_portfolio", "read_portfolio"),
+    "model.problem": ("Ball", "Domain", "Problem"),
+    "plugin.property": ("Property", "Reference"),
+    "model.query": ("Query",),
+    "trust.referee": ("Rejection", "judge"),
+    "plugin.registry": ("Registry", "installed"),
+    "storage.store": ("Store",),
+    "plugin.verifier": ("Context", "NoOptions", "Verifier"),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 

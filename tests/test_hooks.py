@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from verifolio import hookspecs
-from verifolio.hooks import manager
+from verifolio.plugin import hookspecs
+from verifolio.plugin.hooks import manager
 
 ROOT = Path(__file__).resolve().parent.parent
 HOOKS = sorted(
@@ -57,5 +57,5 @@ def test_implemented(name: str) -> None:
 
 
 def test_the_surface_is_small() -> None:
-    lines = (ROOT / "core/hookspecs.py").read_text(encoding="utf-8").splitlines()
+    lines = (ROOT / "core/plugin/hookspecs.py").read_text(encoding="utf-8").splitlines()
     assert len(lines) < 150

@@ -83,7 +83,7 @@ def test_plugins_know_no_sibling() -> None:
 
 def test_core_names_no_verifier() -> None:
     """Generic code has no case for a backend; the default portfolio is data, and where names belong."""
-    from verifolio.registry import installed
+    from verifolio.plugin.registry import installed
 
     names = {cls.name for cls in installed().verifiers if cls.__module__.startswith("verifolio.plugins")}
     found = []
@@ -142,7 +142,7 @@ def test_imports_are_light(statement: str) -> None:
 def test_available_is_light() -> None:
     """Asking every plugin whether it can be used imports no backend."""
     code = (
-        "import sys; from verifolio.registry import installed; p = installed()\n"
+        "import sys; from verifolio.plugin.registry import installed; p = installed()\n"
         "for r in (p.verifiers, p.bounders, p.properties, p.estimators, p.executors, p.datasets):\n"
         "    for c in r: r.unavailable(c.name)\n"
         "print(*sys.modules)"

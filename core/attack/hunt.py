@@ -13,9 +13,9 @@ from torch import Tensor
 from verifolio.attack.descend import Watch
 from verifolio.attack.project import inside
 from verifolio.attack.targets import Targets
-from verifolio.budget import Budget
 from verifolio.graph import Graph
 from verifolio.graph.module import GraphModule
+from verifolio.run.budget import Budget
 
 Array = NDArray[np.float64]
 Check = Callable[[int, Array], bool]

@@ -19,9 +19,9 @@ from verifolio.attack.polish import polish
 from verifolio.attack.project import project
 from verifolio.attack.sample import corners, draw, evolve
 from verifolio.attack.targets import MAX_INPUT_ENTRIES, Targets, input_entries, make_targets
-from verifolio.budget import Budget
-from verifolio.problem import Problem, finite
-from verifolio.threads import one_thread
+from verifolio.model.problem import Problem, finite
+from verifolio.run.budget import Budget
+from verifolio.run.threads import one_thread
 
 Array = NDArray[np.float64]
 ROUNDS: tuple[tuple[Mode, float, int], ...] = (  # kind of descent, first step, targets per problem

@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from verifolio.problem import Domain, Problem
+from verifolio.model.problem import Domain, Problem
 from verifolio.vnnlib import Rows
 
 Array = NDArray[np.float64]

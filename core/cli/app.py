@@ -35,7 +35,7 @@ def build_app(arguments: list[str] | None = None) -> typer.Typer:
     ours = {"verify", "check", "plugins", "doctor", "vnnlib", "network"}
     if not arguments or arguments[0] not in ours:
         from verifolio.cli.main import complain
-        from verifolio.hooks import modules
+        from verifolio.plugin.hooks import modules
 
         modules().call("register_commands", app=app)
         for name, reason in modules().broken.items():
@@ -45,7 +45,7 @@ def build_app(arguments: list[str] | None = None) -> typer.Typer:
 
 def _version(value: bool) -> None:
     if value:
-        from verifolio.versions import versions
+        from verifolio.storage.versions import versions
 
         typer.echo(versions()["verifolio"])
         raise typer.Exit

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 if TYPE_CHECKING:
-    from verifolio.answer import Answer, Verdict
-    from verifolio.oracle import Oracle
-    from verifolio.portfolio import Portfolio
+    from verifolio.model.answer import Answer, Verdict
+    from verifolio.portfolio.tree import Portfolio
+    from verifolio.solve.oracle import Oracle
 
 CERTIFICATE = "certificate"  # the option of verifiers that write what proves their answer
 LANES = 64  # members of a query that may run at a time; workers only start when there is work for them
@@ -73,14 +73,14 @@ def open_oracle(
     alarm: bool = True,
 ) -> Iterator[Oracle]:
     """The oracle that the common options describe; its workers start while the caller imports and parses."""
-    from verifolio.hooks import make_executor
+    from verifolio.plugin.hooks import make_executor
 
     with ExitStack() as stack:
         place = stack.enter_context(make_executor(executor, LANES * workers, device))
         share = place.share(workers, cores)
         place.warm()
-        from verifolio.oracle import Oracle
-        from verifolio.store import Store
+        from verifolio.solve.oracle import Oracle
+        from verifolio.storage.store import Store
 
         chosen = select_portfolio(verifier, portfolio, option or ())
         kept = stack.enter_context(Store(store)) if store else None
@@ -130,7 +130,7 @@ def with_places(pairs: dict[str, object]) -> dict[str, object]:
 
 def certificate_notes(options: Sequence[str] | None, answer: Answer) -> list[str]:
     """Why the file of a certificate that was asked for was not written; nothing where it was."""
-    from verifolio.options import split_pairs
+    from verifolio.plugin.options import split_pairs
 
     path = with_places(split_pairs(list(options or ()))).get(CERTIFICATE, "")
     said = str(answer.stats.get(CERTIFICATE, "") or "")
@@ -144,9 +144,9 @@ def certificate_notes(options: Sequence[str] | None, answer: Answer) -> list[str
 def select_portfolio(verifier: str, portfolio: str, options: Sequence[str]) -> Portfolio | None:
     """What --verifier, --portfolio and --option ask for; None leaves the choice to each query."""
     from verifolio.errors import InputError
-    from verifolio.options import split_pairs
-    from verifolio.portfolio import single
-    from verifolio.portfolio_file import read_portfolio
+    from verifolio.plugin.options import split_pairs
+    from verifolio.portfolio.file import read_portfolio
+    from verifolio.portfolio.tree import single
 
     if verifier and portfolio:
         raise InputError("command line", "--verifier or --portfolio", "both")

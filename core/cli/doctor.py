@@ -39,7 +39,7 @@ def _guard(name: str, check: Callable[[], str]) -> Check:
 
 
 def _versions() -> list[Check]:
-    from verifolio.versions import versions
+    from verifolio.storage.versions import versions
 
     return [(name, True, version) for name, version in versions().items()]
 
@@ -58,7 +58,7 @@ def _machine() -> list[Check]:
 
 def _workers() -> str:
     """A worker process answers, and knows its thread limit."""
-    from verifolio.hooks import executors
+    from verifolio.plugin.hooks import executors
     from verifolio.run import Job, Limits
 
     started = time.monotonic()
@@ -79,8 +79,8 @@ def probe(payload: object, link: Link) -> str:
 
 
 def _plugins() -> list[Check]:
-    from verifolio.hooks import modules
-    from verifolio.registry import installed
+    from verifolio.plugin.hooks import modules
+    from verifolio.plugin.registry import installed
 
     broken = modules().broken | dict(installed().broken)
     names: list[Check] = [

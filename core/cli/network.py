@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from verifolio.network import Network
+    from verifolio.onnx_import.network import Network
 
 app = typer.Typer(help="Look at networks.", no_args_is_help=True)
 
@@ -25,7 +25,7 @@ def show(
 ) -> None:
     """Show a network's signature, layers, neurons and operators, and which verifiers refuse it and why."""
     from verifolio.cli.output import say, say_json, table
-    from verifolio.network import Network
+    from verifolio.onnx_import.network import Network
 
     facts = describe(Network.load(file))
     if as_json:
@@ -69,8 +69,8 @@ def opinions(network: Network) -> list[dict[str, str]]:
     """What every verifier and bounder says about a plain box query on this network."""
     import numpy as np
 
-    from verifolio.problem import Domain, Problem
-    from verifolio.registry import installed
+    from verifolio.model.problem import Domain, Problem
+    from verifolio.plugin.registry import installed
     from verifolio.vnnlib import make_rows
 
     graph = network.graph

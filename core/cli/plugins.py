@@ -27,8 +27,8 @@ def plugins(
 
 def inventory() -> list[dict[str, Any]]:
     """One entry per registered class."""
-    from verifolio.options import describe_options
-    from verifolio.registry import Registry, installed
+    from verifolio.plugin.options import describe_options
+    from verifolio.plugin.registry import Registry, installed
 
     everything = installed()
     registries: list[Registry[Any]] = [

@@ -35,8 +35,8 @@ from verifolio.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from verifolio.answer import Answer
-    from verifolio.query import Query
+    from verifolio.model.answer import Answer
+    from verifolio.model.query import Query
 
 Files = Annotated[
     list[str], typer.Argument(metavar="NETWORK... PROPERTY", help="ONNX files, then a VNN-LIB file.")
@@ -101,7 +101,7 @@ def verify(
 
 def late(seconds: float) -> Answer:
     """The answer where no verifier got any time."""
-    from verifolio.answer import Answer, Verdict
+    from verifolio.model.answer import Answer, Verdict
 
     reason = "reading the files and starting the workers took all the time"
     return Answer(Verdict.TIMEOUT, reason=reason, seconds=seconds)
@@ -113,7 +113,7 @@ def tracing(
     """The verifier and its options that leave a trace; refuses at once where no certificate can be written."""
     from verifolio.certificates.writer import obstacle
     from verifolio.errors import InputError
-    from verifolio.registry import installed
+    from verifolio.plugin.registry import installed
 
     able = [name for name, cls in installed().verifiers.usable().items() if cls.leaves_trace]
     if verifier not in ("", *able) or portfolio or store:
@@ -128,8 +128,8 @@ def tracing(
 
 def certified(files: list[str], answer: Answer, folder: Path, target: Path) -> Answer:
     """The answer; what proves it is in a file, or it says why not."""
-    from verifolio.answer import Verdict
     from verifolio.certificates.writer import write
+    from verifolio.model.answer import Verdict
 
     if answer.verdict is not Verdict.UNSAT:
         return answer
@@ -142,7 +142,7 @@ def certified(files: list[str], answer: Answer, folder: Path, target: Path) -> A
 def load_query(files: list[str]) -> Query:
     """The query of `NETWORK... PROPERTY`."""
     from verifolio.errors import InputError
-    from verifolio.query import Query
+    from verifolio.model.query import Query
 
     if len(files) < 2:
         raise InputError("command line", "at least one network and a property", f"{len(files)} file(s)")
@@ -158,9 +158,9 @@ def finish(
     notes: Sequence[str] = (),
 ) -> None:
     """Print, write the counterexample, leave with the exit code."""
-    from verifolio.answer import Flag
     from verifolio.cli.main import ALARM, complain
-    from verifolio.counterexample import counterexample_text
+    from verifolio.model.answer import Flag
+    from verifolio.model.counterexample import counterexample_text
 
     if counterexample and answer.witness is not None:  # first: a closed pipe must not cost the file
         Path(counterexample).write_text(counterexample_text(query, answer.witness))
@@ -202,7 +202,7 @@ def lines(answer: Answer) -> list[str]:
 
 def describe(query: Query | None, answer: Answer) -> dict[str, Any]:
     """The answer for programs; without a query its hashes are not known."""
-    from verifolio.versions import versions
+    from verifolio.storage.versions import versions
 
     witness = answer.witness
     return {

@@ -90,7 +90,7 @@ def export_smt(
     """Write a piecewise-linear query as SMT-LIB 2 in exact numbers; sat means a counterexample."""
     from verifolio.cli.output import say
     from verifolio.encode.smtlib import to_smtlib
-    from verifolio.query import Query
+    from verifolio.model.query import Query
 
     text = to_smtlib(Query.from_files([network], file))
     if output:
@@ -105,10 +105,10 @@ def merge(
     output: Annotated[str, typer.Option("--output", "-o", help="Folder to write into.")] = "merged",
 ) -> None:
     """Write a query over several networks as one network and a VNN-LIB 1.0 file, for tools that know no better."""
-    from verifolio.binding import check_sizes
     from verifolio.cli.output import say
     from verifolio.cli.verify import load_query
     from verifolio.encode.onnx_writer import write_onnx
+    from verifolio.model.binding import check_sizes
     from verifolio.vnnlib import specification_from_cases, write
 
     query = load_query(files)

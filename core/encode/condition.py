@@ -16,7 +16,7 @@ from scipy import sparse
 from verifolio.encode.expression import Expression, combine, up
 from verifolio.encode.model import Array, Index, Model
 from verifolio.encode.rows import Encoding, add_distances
-from verifolio.problem import Ball, Domain, dense_rows
+from verifolio.model.problem import Ball, Domain, dense_rows
 from verifolio.vnnlib import Rows
 
 

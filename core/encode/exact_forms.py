@@ -12,10 +12,10 @@ import numpy as np
 from scipy import sparse
 
 from verifolio.errors import VerifolioError
-from verifolio.evidence import Bounds
 from verifolio.graph import Constant, Graph, Relu
 from verifolio.graph.graph import is_exact
 from verifolio.graph.matrix import linear_part, offset
+from verifolio.plugin.evidence import Bounds
 
 Range = tuple[Fraction | None, Fraction | None]
 

@@ -20,7 +20,7 @@ from verifolio.graph import Concat, Graph, GraphBuilder, Relu, Scale, Select, Sp
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from verifolio.problem import Ball
+    from verifolio.model.problem import Ball
     from verifolio.vnnlib import Rows
 
     Array = NDArray[np.float64]

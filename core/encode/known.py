@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from verifolio.bounder import Bounder
 from verifolio.errors import InputError
-from verifolio.evidence import Bounds
-from verifolio.problem import Problem
-from verifolio.verifier import Context
+from verifolio.model.problem import Problem
+from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.evidence import Bounds
+from verifolio.plugin.verifier import Context
 
 
 def chosen_bounder(problem: Problem, context: Context, verifier: str, name: str) -> Bounder | None:

@@ -23,11 +23,11 @@ from verifolio.encode.expression import (
 )
 from verifolio.encode.model import Array, Index, ModelBuilder, diagonal
 from verifolio.errors import VerifolioError
-from verifolio.evidence import Bounds
 from verifolio.graph import Constant, Elementwise, Graph, Input, Node, Product, Relu
 from verifolio.graph.enclosure import UNIT, weight_slack
 from verifolio.graph.matrix import linear_part, offset
-from verifolio.problem import Domain, dense_rows
+from verifolio.model.problem import Domain, dense_rows
+from verifolio.plugin.evidence import Bounds
 
 Form = Literal["bigm", "triangle"]
 Refine = Callable[["Encoding", int, Expression, Array, Array], tuple[Array, Array]]

@@ -7,8 +7,8 @@ from fractions import Fraction
 
 from verifolio.encode.exact_forms import ExactNetwork, Form, exact_network, row_form
 from verifolio.errors import InputError
-from verifolio.problem import Ball
-from verifolio.query import Query
+from verifolio.model.problem import Ball
+from verifolio.model.query import Query
 from verifolio.vnnlib import Case, Rows
 
 

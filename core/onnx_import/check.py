@@ -14,13 +14,13 @@ from verifolio.errors import InputError
 from verifolio.graph.graph import Graph
 from verifolio.graph.module import GraphModule
 from verifolio.graph.ops import Array
-from verifolio.network import Network
 from verifolio.onnx_import.lower import Lowered, Traced, lower_network
+from verifolio.onnx_import.network import Network
 from verifolio.onnx_import.noise import ROUNDINGS, UNIT, Values, evaluate, work
 from verifolio.onnx_import.reader import EXPORT_AGAIN
 from verifolio.onnx_import.session import open_traced
 from verifolio.onnx_import.values import View
-from verifolio.threads import one_thread
+from verifolio.run.threads import one_thread
 
 TINY = 1e-36  # single precision has no accuracy below
 HUGE = 1e37  # and none above

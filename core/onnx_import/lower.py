@@ -14,9 +14,9 @@ import numpy as np
 from verifolio.errors import InputError, UnsupportedNetwork
 from verifolio.graph.graph import Graph
 from verifolio.graph.ops import Index
-from verifolio.network import Network, TensorSignature
 from verifolio.onnx_import.call import Call, decode_attributes
 from verifolio.onnx_import.lowering import Lowering
+from verifolio.onnx_import.network import Network, TensorSignature
 from verifolio.onnx_import.reader import EXPORT_AGAIN, Source, decode_tensor, read_source
 from verifolio.onnx_import.simplify import simplify
 from verifolio.onnx_import.table import HANDLERS

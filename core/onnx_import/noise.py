@@ -29,7 +29,7 @@ from verifolio.graph.ops import (
     Sparse,
     Sum,
 )
-from verifolio.threads import one_thread
+from verifolio.run.threads import one_thread
 
 UNIT = 2.0**-22
 # Differences of up to this many roundings are rounding; a wrong import differs by far more.

@@ -12,7 +12,7 @@ import onnx
 from onnx import numpy_helper
 
 from verifolio.errors import InputError
-from verifolio.network import Network, TensorSignature
+from verifolio.onnx_import.network import Network, TensorSignature
 from verifolio.onnx_import.values import Known, Malformed, Shape
 
 EXPORT_AGAIN = "export the network again, or inspect it with onnx.checker.check_model"

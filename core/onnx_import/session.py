@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from verifolio.errors import InputError
-from verifolio.network import Network, TensorSignature
 from verifolio.onnx_import.lower import lower_network
+from verifolio.onnx_import.network import Network, TensorSignature
 from verifolio.onnx_import.reader import EXPORT_AGAIN
 
 Signature = tuple[TensorSignature, ...]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.problem import Problem
+from verifolio.model.problem import Problem
 from verifolio.reductions.reduction import ALL, Reduction
 
 Array = NDArray[np.float64]

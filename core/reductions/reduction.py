@@ -14,7 +14,7 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.problem import Domain, Problem
+from verifolio.model.problem import Domain, Problem
 from verifolio.vnnlib import Rows, make_rows
 
 Array = NDArray[np.float64]

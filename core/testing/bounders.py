@@ -8,10 +8,10 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from verifolio.bounder import Bounder
-from verifolio.evidence import Bounds
 from verifolio.graph import Graph
-from verifolio.problem import Ball, Domain, Problem
+from verifolio.model.problem import Ball, Domain, Problem
+from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.evidence import Bounds
 from verifolio.testing.networks import affine, bells, nought, plus_minus, tangled, zigzag
 from verifolio.testing.trial import sample, untrue
 from verifolio.testing.verifiers import require

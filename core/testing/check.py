@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.graph.enclosure import enclose
-from verifolio.problem import Domain, Problem, dense_rows
+from verifolio.model.problem import Domain, Problem, dense_rows
 from verifolio.vnnlib import Rows
 
 Array = NDArray[np.float64]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass, field
 
-from verifolio.budget import Budget
+from verifolio.run.budget import Budget
 
 
 @dataclass(frozen=True)

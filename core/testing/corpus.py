@@ -10,10 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from verifolio.answer import Verdict
 from verifolio.graph import Graph
-from verifolio.problem import Ball, Problem
-from verifolio.query import Query
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Ball, Problem
+from verifolio.model.query import Query
 from verifolio.testing.networks import affine, bells, nought, plus_minus, saved, zigzag
 from verifolio.vnnlib import Case, Rows, box_case, make_rows, specification_from_cases
 

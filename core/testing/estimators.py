@@ -9,13 +9,13 @@ from typing import Any, ClassVar
 
 import pytest
 
-from verifolio.answer import Outcome
-from verifolio.estimator import Estimator
-from verifolio.oracle import Oracle
-from verifolio.portfolio import Portfolio, choose, single
-from verifolio.problem import Problem
+from verifolio.model.answer import Outcome
+from verifolio.model.problem import Problem
+from verifolio.plugin.estimator import Estimator
+from verifolio.plugin.verifier import Context, Verifier
+from verifolio.portfolio.tree import Portfolio, choose, single
+from verifolio.solve.oracle import Oracle
 from verifolio.testing.verifiers import require
-from verifolio.verifier import Context, Verifier
 
 
 class Clueless(Verifier):

@@ -10,13 +10,13 @@ from typing import Literal, get_args
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.answer import Verdict
 from verifolio.encode.heads import extreme
 from verifolio.encode.onnx_writer import write_onnx
 from verifolio.graph import Conv, Dense, Elementwise, Graph, GraphBuilder, Product, Relu, Sum
-from verifolio.network import Network
-from verifolio.problem import Domain, Problem
-from verifolio.query import Query
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Domain, Problem
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
 from verifolio.testing.regions import true_margin
 from verifolio.vnnlib import Rows, box_case, load, make_rows, specification_from_cases, write
 

@@ -17,16 +17,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from verifolio.answer import Outcome
-from verifolio.bounder import Bounder
-from verifolio.budget import Budget
-from verifolio.evidence import Bounds, Margins
-from verifolio.hookspecs import hookimpl
-from verifolio.problem import Problem
-from verifolio.verifier import Context, Verifier
+from verifolio.model.answer import Outcome
+from verifolio.model.problem import Problem
+from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.evidence import Bounds, Margins
+from verifolio.plugin.hookspecs import hookimpl
+from verifolio.plugin.verifier import Context, Verifier
+from verifolio.run.budget import Budget
 
 if TYPE_CHECKING:
-    from verifolio.registry import Registry
+    from verifolio.plugin.registry import Registry
 
 
 class _Hostile(Verifier):

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 
 from verifolio.encode.onnx_writer import write_onnx
 from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Product, Relu
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
 
 
 def dense_graph(layers: Sequence[tuple[ArrayLike, ArrayLike]], function: str = "relu") -> Graph:

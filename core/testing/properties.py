@@ -10,13 +10,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from verifolio.network import Network
-from verifolio.property import Points, Property, Reference
-from verifolio.query import Query
-from verifolio.referee import run_networks
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.property import Points, Property, Reference
 from verifolio.testing.networks import Classifier
 from verifolio.testing.trial import sample
 from verifolio.testing.verifiers import require
+from verifolio.trust.referee import run_networks
 
 Array = NDArray[np.float64]
 

@@ -16,8 +16,8 @@ from onnx import TensorProto, helper, numpy_helper
 
 from verifolio.graph import Graph
 from verifolio.graph.ops import Array
-from verifolio.network import Network
-from verifolio.problem import Ball, Domain
+from verifolio.model.problem import Ball, Domain
+from verifolio.onnx_import.network import Network
 
 Make = Callable[[np.random.Generator], Graph]
 FUNCTIONS = ("Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Sin", "Cos", "Erf", "Softplus", "Reciprocal")

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
 from verifolio.testing.draft import BENDS, OPSET, Draft
 from verifolio.testing.operators import LAYERS, OPSETS
 

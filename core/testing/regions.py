@@ -12,7 +12,7 @@ from scipy.optimize import linprog
 from verifolio.errors import VerifolioError
 from verifolio.graph import Constant, Graph, Relu
 from verifolio.graph.matrix import linear_part, offset
-from verifolio.problem import Problem, dense_rows
+from verifolio.model.problem import Problem, dense_rows
 from verifolio.vnnlib import Rows
 
 Array = NDArray[np.float64]

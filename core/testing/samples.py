@@ -11,9 +11,9 @@ import numpy as np
 
 from verifolio.encode.onnx_writer import write_onnx
 from verifolio.graph import Dense, Graph, GraphBuilder, Relu
-from verifolio.network import Network
-from verifolio.problem import Ball
-from verifolio.query import Query
+from verifolio.model.problem import Ball
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
 from verifolio.vnnlib import box_case, make_rows, specification_from_cases
 
 

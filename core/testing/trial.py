@@ -10,15 +10,15 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.answer import Outcome
-from verifolio.attempt import AttemptTask, Report, run_attempt
-from verifolio.evidence import Bounds, Evidence
 from verifolio.graph import Graph
-from verifolio.problem import Domain, Problem, dense_rows
-from verifolio.query import Query
+from verifolio.model.answer import Outcome
+from verifolio.model.problem import Domain, Problem, dense_rows
+from verifolio.model.query import Query
+from verifolio.plugin.evidence import Bounds, Evidence
+from verifolio.plugin.verifier import Context, Verifier
 from verifolio.run import Link
-from verifolio.sharing import Learned
-from verifolio.verifier import Context, Verifier
+from verifolio.solve.attempt import AttemptTask, Report, run_attempt
+from verifolio.solve.sharing import Learned
 
 Array = NDArray[np.float64]
 TOLERANCE = 1e-5  # how far a claimed point may miss, relative to the size of the numbers: float32 and more

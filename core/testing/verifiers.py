@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from verifolio.answer import Outcome, Verdict
-from verifolio.budget import Budget
-from verifolio.evidence import Evidence
-from verifolio.problem import Ball, Domain, Problem
-from verifolio.registry import installed
+from verifolio.model.answer import Outcome, Verdict
+from verifolio.model.problem import Ball, Domain, Problem
+from verifolio.plugin.evidence import Evidence
+from verifolio.plugin.registry import installed
+from verifolio.plugin.verifier import Context, Verifier
+from verifolio.run.budget import Budget
 from verifolio.testing.corpus import EXAMPLES, Example, at_least, random_examples
 from verifolio.testing.networks import bells, plus_minus, tangled
 from verifolio.testing.trial import TOLERANCE, Trial, attempt, miss, point_key, sample, untrue
-from verifolio.verifier import Context, Verifier
 from verifolio.vnnlib import make_rows
 
 SQUARE = Domain(np.zeros(2), np.ones(2))

@@ -18,8 +18,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from verifolio.data import Dataset, load_data
-from verifolio.export import export_onnx
+from verifolio.data import load_data
+from verifolio.encode.torch_export import export_onnx
+from verifolio.plugin.data_source import Dataset
 
 ENOUGH = 0.9  # accuracy, as in the paper
 POINTS = 20  # of the test data, kept beside the networks

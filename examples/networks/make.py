@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from verifolio.data import Dataset, load_data
-from verifolio.export import Residual, export_onnx
+from verifolio.data import load_data
+from verifolio.encode.torch_export import Residual, export_onnx
+from verifolio.plugin.data_source import Dataset
 
 HERE = Path(__file__).parent
 RADIUS = 0.12  # of the certified training; pixels are in [0, 1]

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, ClassVar
 
-from verifolio.answer import Outcome
-from verifolio.problem import Problem, finite
-from verifolio.verifier import Context, Verifier
+from verifolio.model.answer import Outcome
+from verifolio.model.problem import Problem, finite
+from verifolio.plugin.verifier import Context, Verifier
 
 if TYPE_CHECKING:
     from verifolio.attack import Attacked, AttackSettings

@@ -11,12 +11,12 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from verifolio.bounder import Bounder
-from verifolio.budget import Budget
-from verifolio.evidence import Bounds, Margins
 from verifolio.graph import Graph, Relu
 from verifolio.graph.module import GraphModule
-from verifolio.problem import Problem, dense_rows
+from verifolio.model.problem import Problem, dense_rows
+from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.evidence import Bounds, Margins
+from verifolio.run.budget import Budget
 
 from .module import Chain, unfit
 from .presence import missing

@@ -25,7 +25,7 @@ from verifolio.graph import Constant, Conv, Dense, Graph, Node, Relu
 from verifolio.graph.enclosure import TINY, UNIT, gamma, weight_slack
 from verifolio.graph.matrix import linear_part, offset
 from verifolio.graph.module import convolve
-from verifolio.problem import Domain
+from verifolio.model.problem import Domain
 
 Array = NDArray[np.float64]
 Intervals = Mapping[int, tuple[Array, Array]]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from verifolio.answer import Outcome, Verdict
-from verifolio.audit import Trust, audited
-from verifolio.problem import Problem
-from verifolio.verifier import Context, Verifier
+from verifolio.model.answer import Outcome, Verdict
+from verifolio.model.problem import Problem
+from verifolio.plugin.verifier import Context, Verifier
+from verifolio.trust.audit import Trust, audited
 
 from .presence import missing
 

@@ -26,7 +26,7 @@ from verifolio.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from verifolio.oracle import Oracle
+    from verifolio.solve.oracle import Oracle
 
     from .instances import Instance
     from .results import Line, Result
@@ -141,7 +141,7 @@ def run_key(oracle: Oracle) -> str:
 
     Cores are left out: who continues with more or fewer jobs should find what was decided.
     """
-    from verifolio.portfolio import default_key
+    from verifolio.portfolio.tree import default_key
 
     s = oracle.settings
     key = oracle.portfolio.key if oracle.portfolio is not None else default_key()

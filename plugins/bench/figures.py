@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from verifolio.names import safe_name
+from verifolio.files.names import safe_name
 
 from .scoring import Contest
 

@@ -14,8 +14,8 @@ from .instances import Instance, parse_networks
 from .results import WRITTEN, write_text
 
 if TYPE_CHECKING:
-    from verifolio.answer import Answer
-    from verifolio.query import Query
+    from verifolio.model.answer import Answer
+    from verifolio.model.query import Query
 
 OVERHEAD = 0.5  # seconds between our last look at the clock and the harness's
 USAGE = "prepare ONNX VNNLIB | run ONNX VNNLIB RESULTS TIMEOUT"
@@ -53,7 +53,7 @@ def prepare(instance: Instance) -> int:
     import onnxruntime  # noqa: F401
     import torch  # noqa: F401
 
-    import verifolio.preload  # noqa: F401
+    import verifolio.solve.preload  # noqa: F401
 
     return 0
 
@@ -69,7 +69,7 @@ def run(instance: Instance, results: Path, started: float) -> int:
         return 0
     text = WRITTEN[answer.verdict] + "\n"
     if answer.witness is not None:
-        from verifolio.counterexample import counterexample_text
+        from verifolio.model.counterexample import counterexample_text
 
         text += counterexample_text(query, answer.witness)
     write_text(results, text)

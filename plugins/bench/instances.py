@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from verifolio.bounded import read_rows, read_text
 from verifolio.errors import InputError
-from verifolio.names import digest, safe_name
+from verifolio.files.bounded import read_rows, read_text
+from verifolio.files.names import digest, safe_name
 
 PLAIN = ("onnx", "vnnlib", "timeout")
 MAX_LIST = 10_000_000  # bytes of a list of ids

@@ -9,16 +9,16 @@ import time
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
-from verifolio.answer import Verdict
-from verifolio.database import Tables, marks
-from verifolio.revision import SOUNDNESS_REVISION
+from verifolio.model.answer import Verdict
+from verifolio.storage.database import Tables, marks
+from verifolio.storage.revision import SOUNDNESS_REVISION
 from verifolio.vnnlib.source import read_source
 
 from .instances import Instance
 from .results import Result
 
 if TYPE_CHECKING:
-    from verifolio.query import Query
+    from verifolio.model.query import Query
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS bench_results (

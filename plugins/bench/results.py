@@ -11,9 +11,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from verifolio.answer import Verdict
-from verifolio.bounded import read_rows
 from verifolio.errors import InputError
+from verifolio.files.bounded import read_rows
+from verifolio.model.answer import Verdict
 
 from .instances import Instance
 from .matching import Key, key_of, match

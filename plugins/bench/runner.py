@@ -11,18 +11,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from verifolio.answer import Verdict
 from verifolio.errors import VerifolioError
-from verifolio.names import safe_name
+from verifolio.files.names import safe_name
+from verifolio.model.answer import Verdict
 
 from .instances import Instance
 from .ledger import Ledger, content_of, content_of_query
 from .results import Line, Result, write_results, write_text
 
 if TYPE_CHECKING:
-    from verifolio.answer import Answer
-    from verifolio.oracle import Oracle
-    from verifolio.query import Query
+    from verifolio.model.answer import Answer
+    from verifolio.model.query import Query
+    from verifolio.solve.oracle import Oracle
 
 LEAST_SECONDS = 0.01
 
@@ -140,7 +140,7 @@ class Run:
         return result, content
 
     def _ask(self, query: Query, instance: Instance, started: float, left: float, log: list[str]) -> Result:
-        from verifolio.counterexample import counterexample_text
+        from verifolio.model.counterexample import counterexample_text
 
         if left < LEAST_SECONDS:
             return Result(
@@ -161,7 +161,7 @@ def _said(error: Exception) -> str:
 
 def load(instance: Instance) -> Query:
     """The query of an instance, its networks in the order of the property's declarations."""
-    from verifolio.query import Query
+    from verifolio.model.query import Query
 
     named = dict(instance.networks)
     files = [path for _, path in instance.networks] if "" in named else named

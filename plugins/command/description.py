@@ -10,10 +10,10 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from verifolio.audit import Trust
-from verifolio.bounded import read_text
 from verifolio.errors import InputError
-from verifolio.yaml_file import load_yaml
+from verifolio.files.bounded import read_text
+from verifolio.files.yaml_file import load_yaml
+from verifolio.trust.audit import Trust
 
 VARIABLE = "VERIFOLIO_TOOLS"
 MAX_BYTES = 100_000

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.errors import InputError
-from verifolio.problem import Problem
-from verifolio.query import Query
+from verifolio.model.problem import Problem
+from verifolio.model.query import Query
 from verifolio.vnnlib import box_case, specification_from_cases, write
 
 Array = NDArray[np.float64]

@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from verifolio.answer import Outcome, Verdict
-from verifolio.audit import audited
 from verifolio.errors import InputError
-from verifolio.problem import Problem, finite
-from verifolio.verifier import Context, Verifier
+from verifolio.model.answer import Outcome, Verdict
+from verifolio.model.problem import Problem, finite
+from verifolio.plugin.verifier import Context, Verifier
+from verifolio.trust.audit import audited
 
 from .description import Description
 from .files import read_point, read_text, write_files

@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from verifolio.hookspecs import hookimpl
+from verifolio.plugin.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from verifolio.bounder import Bounder
-    from verifolio.registry import Registry
-    from verifolio.verifier import Verifier
+    from verifolio.plugin.bounder import Bounder
+    from verifolio.plugin.registry import Registry
+    from verifolio.plugin.verifier import Verifier
 
 
 @hookimpl

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from verifolio.budget import Budget
 from verifolio.plugins.crown.adam import Adam
 from verifolio.plugins.crown.condensed import Condensed
+from verifolio.run.budget import Budget
 
 ALPHA_RATE, BETA_RATE, MIX_RATE = 0.25, 0.1, 0.1
 DECAY = 0.97

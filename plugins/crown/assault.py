@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.attack import AttackSettings, attack_many, unattackable
-from verifolio.problem import Problem
-from verifolio.verifier import Context
+from verifolio.model.problem import Problem
+from verifolio.plugin.verifier import Context
 
 Array = NDArray[np.float64]
 SHARE = 0.1  # of the search's time

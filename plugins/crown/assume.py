@@ -11,12 +11,12 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from verifolio.budget import Budget
 from verifolio.plugins.crown.adam import Adam
 from verifolio.plugins.crown.crew import Crew
 from verifolio.plugins.crown.pieces import Pieces
 from verifolio.plugins.crown.sweep import loose
 from verifolio.plugins.crown.value_bounds import ValueBounds
+from verifolio.run.budget import Budget
 
 ALPHA_RATE, WEIGHT_RATE, DECAY = 0.1, 0.2, 0.97
 FIRST_WEIGHT = 0.2

@@ -14,8 +14,8 @@ from scipy import sparse
 
 from verifolio.graph import Affine, Constant, Conv, Graph, Relu
 from verifolio.graph.matrix import conv_matrix, linear_part, offset
+from verifolio.model.problem import Problem, dense_rows
 from verifolio.plugins.crown.region import shrunk_box
-from verifolio.problem import Problem, dense_rows
 
 Array = NDArray[np.float64]
 UNIT = 2.0**-53

@@ -10,16 +10,16 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from verifolio.bounder import Bounder
-from verifolio.budget import Budget
-from verifolio.evidence import Bounds, Margins
 from verifolio.graph import Graph
+from verifolio.model.problem import Problem, dense_rows, finite
+from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.evidence import Bounds, Margins
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.region import Region
 from verifolio.plugins.crown.sweep import Effort, sweep
 from verifolio.plugins.crown.training import crown_margins, interval_margins
-from verifolio.problem import Problem, dense_rows, finite
+from verifolio.run.budget import Budget
 
 MAX_BATCH = 256
 

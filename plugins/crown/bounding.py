@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from verifolio.budget import Budget
 from verifolio.plugins.crown.ascent import Ascended, Variables, ascend
 from verifolio.plugins.crown.branching import CANDIDATES, rank
 from verifolio.plugins.crown.condensed import Condensed
 from verifolio.plugins.crown.optimise import Dual, Result, evaluate
 from verifolio.plugins.crown.root import Root
 from verifolio.plugins.crown.subproblems import HALF, Subproblems
+from verifolio.run.budget import Budget
 
 RESERVE = 1.5  # a bound that seems positive by this many times the rounding last charged will be
 

@@ -11,13 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from verifolio.budget import Budget
+from verifolio.model.problem import Problem, dense_rows, free_inputs
 from verifolio.plugins.crown.blocks import make_blocks, make_kernel
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.program import Program
 from verifolio.plugins.crown.region import Balls, Region
 from verifolio.plugins.crown.sweep import Effort, sweep
-from verifolio.problem import Problem, dense_rows, free_inputs
+from verifolio.run.budget import Budget
 
 try:  # compiled where a C compiler was at hand when the package was built
     from verifolio.plugins.crown import _boxes as _boxes

@@ -16,15 +16,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from verifolio.budget import Budget
 from verifolio.errors import InputError
+from verifolio.model.problem import Problem
 from verifolio.plugins.crown.ascent import Variables
 from verifolio.plugins.crown.deepen import deepen
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.root import Root, plant
 from verifolio.plugins.crown.subproblems import Subproblems
 from verifolio.plugins.crown.sweep import Effort
-from verifolio.problem import Problem
+from verifolio.run.budget import Budget
 
 FIELDS = ("disjunct", "phase", "alpha", "beta", "mix")
 AT_ONCE = 512

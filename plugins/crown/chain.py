@@ -18,12 +18,12 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from verifolio.budget import Budget
 from verifolio.plugins.crown.layers import DenseLayer, ScaleLayer
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.relax.base import Interval
 from verifolio.plugins.crown.relax.relu import ReluRelaxation
 from verifolio.plugins.crown.tables import Columns, Table, front, ground_node, pick
+from verifolio.run.budget import Budget
 
 ELEMENTS = 1 << 19  # of the rows that go back together: more leave the caches
 PASS = 3_000_000  # what calling the operations of one group's passes costs, in multiplications

@@ -9,13 +9,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from verifolio.budget import Budget
+from verifolio.model.problem import Problem
 from verifolio.plugins.crown.adam import Adam
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.region import Region
 from verifolio.plugins.crown.sweep import loose, tighter
-from verifolio.problem import Problem
+from verifolio.run.budget import Budget
 
 RATE, STEPS = 0.3, 16
 AT_ONCE = 128  # neurons

@@ -1,7 +1,7 @@
 """Several threads at one pile of work.
 
 Torch computes outside the interpreter's lock. Two threads with a batch each bound 1.6 times as many subproblems per
-second as one, torch's own two as many as one (`verifolio.threads`).
+second as one, torch's own two as many as one (`verifolio.run.threads`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from verifolio.threads import one_thread
+from verifolio.run.threads import one_thread
 
 T = TypeVar("T")
 

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from verifolio.budget import Budget
 from verifolio.graph import Graph
 from verifolio.plugins.crown.bounding import Bounding
 from verifolio.plugins.crown.crew import Crew
@@ -21,6 +20,7 @@ from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.root import Trunk, shrink
 from verifolio.plugins.crown.subproblems import Subproblems
 from verifolio.plugins.crown.sweep import Effort
+from verifolio.run.budget import Budget
 
 FIRST_ITERATIONS, ITERATIONS = 30, 12
 NEURONS = 256  # whose rows are made together

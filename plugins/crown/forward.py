@@ -15,9 +15,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from verifolio.model.problem import NARROW
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.relax.base import Interval, Lines
-from verifolio.problem import NARROW
 
 
 @dataclass(frozen=True)

@@ -9,15 +9,15 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from verifolio.answer import Outcome
 from verifolio.graph.module import GraphModule
+from verifolio.model.answer import Outcome
+from verifolio.model.problem import NARROW, Problem, dense_rows
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.assault import Assault
 from verifolio.plugins.crown.boxes import Batch, BoxEngine, Findings
 from verifolio.plugins.crown.pile import Pile
 from verifolio.plugins.crown.region import shrunk_box
 from verifolio.plugins.crown.trace import BoxTree, save_trace, short
-from verifolio.problem import NARROW, Problem, dense_rows
-from verifolio.verifier import Context
 
 Array = NDArray[np.float64]
 FIRST_BATCH = 16

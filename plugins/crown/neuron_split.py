@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from verifolio.answer import Outcome, Verdict
+from verifolio.model.answer import Outcome, Verdict
+from verifolio.model.problem import Problem
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.certificate import Depth, Ledger
 from verifolio.plugins.crown.claims import claim_arrays
 from verifolio.plugins.crown.deepen import deepen
@@ -20,8 +22,6 @@ from verifolio.plugins.crown.root import Root, open_goals, plant
 from verifolio.plugins.crown.search import ROOT_ITERATIONS, Search
 from verifolio.plugins.crown.sweep import Effort, sweep
 from verifolio.plugins.crown.trace import phase_arrays, save_trace
-from verifolio.problem import Problem
-from verifolio.verifier import Context
 
 if TYPE_CHECKING:
     from verifolio.plugins.crown.verifier import CrownOptions

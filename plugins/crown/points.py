@@ -6,12 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
+from verifolio.model.problem import Problem
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.assault import Assault
 from verifolio.plugins.crown.input_split import Violation
 from verifolio.plugins.crown.optimise import Result
 from verifolio.plugins.crown.root import Root
-from verifolio.problem import Problem
-from verifolio.verifier import Context
 
 Array = NDArray[np.float64]
 TRIED_POINTS = 64

@@ -10,8 +10,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from verifolio.model.problem import Domain
 from verifolio.plugins.crown.layers import Space
-from verifolio.problem import Domain
 
 
 @dataclass(frozen=True)

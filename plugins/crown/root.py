@@ -8,9 +8,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from verifolio.budget import Budget
-from verifolio.evidence import Bounds
 from verifolio.graph import Graph
+from verifolio.model.problem import Problem, dense_rows
+from verifolio.plugin.evidence import Bounds
 from verifolio.plugins.crown.ascent import Variables
 from verifolio.plugins.crown.compress import Compressed, compress
 from verifolio.plugins.crown.condensed import Condensed
@@ -21,7 +21,7 @@ from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.region import Balls, Region, shrunk_box
 from verifolio.plugins.crown.relax.base import Interval
 from verifolio.plugins.crown.sweep import Deeper, Effort, sweep
-from verifolio.problem import Problem, dense_rows
+from verifolio.run.budget import Budget
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.answer import Outcome
+from verifolio.model.answer import Outcome
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.bounding import Bounding
 from verifolio.plugins.crown.branching import pick_by_trial
 from verifolio.plugins.crown.certificate import Ledger
@@ -19,7 +20,6 @@ from verifolio.plugins.crown.pile import Pile
 from verifolio.plugins.crown.points import Points
 from verifolio.plugins.crown.root import Root, open_goals
 from verifolio.plugins.crown.subproblems import Subproblems
-from verifolio.verifier import Context
 
 if TYPE_CHECKING:
     from verifolio.plugins.crown.verifier import CrownOptions

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from verifolio.answer import Outcome
+from verifolio.model.answer import Outcome
+from verifolio.model.problem import Problem
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.verifier import Search, Searcher
-from verifolio.problem import Problem
-from verifolio.verifier import Context
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from verifolio.budget import Budget
 from verifolio.plugins.crown.adam import Adam
 from verifolio.plugins.crown.chain import is_chain, tighten
 from verifolio.plugins.crown.crew import Crew
@@ -16,6 +15,7 @@ from verifolio.plugins.crown.forward import Forms
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.region import Region
 from verifolio.plugins.crown.relax.base import Interval
+from verifolio.run.budget import Budget
 
 
 @dataclass(frozen=True)

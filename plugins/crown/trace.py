@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from verifolio.problem import Problem, dense_rows
+from verifolio.model.problem import Problem, dense_rows
 
 if TYPE_CHECKING:
     from verifolio.plugins.crown.certificate import Ledger

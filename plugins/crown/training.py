@@ -8,8 +8,8 @@ from __future__ import annotations
 from torch import Tensor, nn
 from torch.nn import functional
 
+from verifolio.encode.torch_export import Normalise
 from verifolio.errors import InputError
-from verifolio.export import Normalise
 
 Box = tuple[Tensor, Tensor]
 SILENT = (nn.Identity, nn.Dropout)

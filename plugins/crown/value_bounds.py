@@ -12,12 +12,12 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from verifolio.budget import Budget
 from verifolio.plugins.crown.adam import Adam
 from verifolio.plugins.crown.optimise import Dual, Result, start
 from verifolio.plugins.crown.pieces import Columns, Pieces
 from verifolio.plugins.crown.program import State
 from verifolio.plugins.crown.root import Root
+from verifolio.run.budget import Budget
 
 ALPHA_RATE, PUSH_RATE, DECAY = 0.03, 0.2, 0.97
 CANDIDATES = 8

@@ -14,7 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from verifolio.answer import Outcome
+from verifolio.model.answer import Outcome
+from verifolio.model.problem import Problem
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.assume import assume
 from verifolio.plugins.crown.branching import pick_by_trial
 from verifolio.plugins.crown.crew import Crew
@@ -26,8 +28,6 @@ from verifolio.plugins.crown.points import Points
 from verifolio.plugins.crown.root import Trunk
 from verifolio.plugins.crown.sweep import Effort
 from verifolio.plugins.crown.value_bounds import ALPHA_RATE, ValueBounds
-from verifolio.problem import Problem
-from verifolio.verifier import Context
 
 if TYPE_CHECKING:
     from verifolio.plugins.crown.smooth import SmoothOptions

@@ -9,10 +9,10 @@ from typing import ClassVar, Literal
 
 import numpy as np
 
-from verifolio.answer import Outcome
-from verifolio.problem import Problem, finite, free_inputs
+from verifolio.model.answer import Outcome
+from verifolio.model.problem import Problem, finite, free_inputs
+from verifolio.plugin.verifier import Context, Verifier
 from verifolio.reductions.reduction import join_rows
-from verifolio.verifier import Context, Verifier
 
 FEW_INPUTS = 12
 SOME_INPUTS = 64
@@ -54,7 +54,7 @@ class Searcher(Verifier):
         problem = absorb_input_rows(problem)
         if any(rows.count == 0 for rows in problem.disjuncts):
             return _anywhere(problem, context)
-        from verifolio.threads import one_thread
+        from verifolio.run.threads import one_thread
 
         outcome = Outcome.unknown("nothing was tried")
         with one_thread():

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from verifolio.bounded import read_bytes
-from verifolio.data import Dataset, DataSource, data_folders
 from verifolio.errors import InputError
+from verifolio.files.bounded import read_bytes
+from verifolio.plugin.data_source import Dataset, DataSource, data_folders
 
 RECORD = 1 + 3 * 32 * 32
 LARGEST = 10**6 * RECORD  # a hundred times the pictures of a file

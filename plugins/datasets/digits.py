@@ -6,7 +6,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from verifolio.data import Dataset, DataSource
+from verifolio.plugin.data_source import Dataset, DataSource
 
 TEST_EVERY = 5
 

@@ -12,10 +12,10 @@ from typing import IO, Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.arrays import read_array, read_arrays
-from verifolio.bounded import open_file, rows_of, unreadable
-from verifolio.data import NO_LABEL, Dataset, DataSource
 from verifolio.errors import InputError
+from verifolio.files.arrays import read_array, read_arrays
+from verifolio.files.bounded import open_file, rows_of, unreadable
+from verifolio.plugin.data_source import NO_LABEL, Dataset, DataSource
 
 IMAGE_KEYS = ("images", "x", "X", "data", "inputs")
 LABEL_KEYS = ("labels", "y", "targets", "label")

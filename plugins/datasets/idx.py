@@ -10,9 +10,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.bounded import read_bytes
-from verifolio.data import Dataset, DataSource, data_folders
 from verifolio.errors import InputError
+from verifolio.files.bounded import read_bytes
+from verifolio.plugin.data_source import Dataset, DataSource, data_folders
 
 PREFIX = {"train": "train", "test": "t10k"}
 UNSIGNED_BYTE = 0x08

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from verifolio.hookspecs import hookimpl
+from verifolio.plugin.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     import typer
 
-    from verifolio.estimator import Estimator
-    from verifolio.registry import Registry
+    from verifolio.plugin.estimator import Estimator
+    from verifolio.plugin.registry import Registry
 
 
 @hookimpl

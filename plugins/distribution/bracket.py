@@ -8,13 +8,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from verifolio.answer import Answer, Flag, Verdict, Witness
 from verifolio.errors import InputError, UnknownPlugin
-from verifolio.estimator import Estimator, Progress, silent
-from verifolio.oracle import Oracle
-from verifolio.property_verdict import follow
-from verifolio.query import Query
-from verifolio.referee import Rejection, judge
+from verifolio.model.answer import Answer, Flag, Verdict, Witness
+from verifolio.model.query import Query
+from verifolio.plugin.estimator import Estimator, Progress, silent
+from verifolio.properties.verdict import follow
+from verifolio.solve.oracle import Oracle
+from verifolio.trust.referee import Rejection, judge
 
 from .closest import MINIMISE, ask_closest
 from .look import SQUEEZE, look, seed_of

@@ -11,15 +11,15 @@ import time
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
-from verifolio.answer import Answer, Flag, Verdict, Witness
-from verifolio.attempt import Choice
 from verifolio.errors import InputError
-from verifolio.estimator import Estimator, Progress, silent
-from verifolio.oracle import Oracle
-from verifolio.portfolio import class_of
-from verifolio.property_verdict import Finding
-from verifolio.property_verdict import Status as Decided
-from verifolio.verifier import Verifier
+from verifolio.model.answer import Answer, Flag, Verdict, Witness
+from verifolio.plugin.choice import Choice
+from verifolio.plugin.estimator import Estimator, Progress, silent
+from verifolio.plugin.verifier import Verifier
+from verifolio.portfolio.tree import class_of
+from verifolio.properties.verdict import Finding
+from verifolio.properties.verdict import Status as Decided
+from verifolio.solve.oracle import Oracle
 
 from .family import Family
 from .search import Critical, Question, Status, Step, conflict, make_step

@@ -29,7 +29,7 @@ from verifolio.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from verifolio.oracle import Oracle
+    from verifolio.solve.oracle import Oracle
 
     from .ledger import Ledger
     from .run import Setting
@@ -112,7 +112,7 @@ def distribution(
     Killed at any moment and started again with the same --store, it continues.
     """
     from verifolio.data import in_layout, load_data, parse_indices
-    from verifolio.network import Network
+    from verifolio.onnx_import.network import Network
 
     from .run import make_items
 
@@ -236,7 +236,7 @@ def identified(setting: Setting, oracle: Oracle) -> Setting:
     """The setting with what decides the answers: another portfolio or seed is another run."""
     from dataclasses import replace
 
-    from verifolio.portfolio import default_key
+    from verifolio.portfolio.tree import default_key
 
     from .closest import chosen
 

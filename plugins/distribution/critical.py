@@ -47,9 +47,9 @@ from .command import (
 )
 
 if TYPE_CHECKING:
-    from verifolio.data import Dataset
-    from verifolio.network import Network
-    from verifolio.oracle import Oracle
+    from verifolio.onnx_import.network import Network
+    from verifolio.plugin.data_source import Dataset
+    from verifolio.solve.oracle import Oracle
 
     from .family import Family
     from .ledger import Ledger
@@ -91,7 +91,7 @@ def critical(
 ) -> None:
     """The critical radius of one input, and its closest counterexample."""
     from verifolio.data import in_layout, load_data, parse_indices
-    from verifolio.network import Network
+    from verifolio.onnx_import.network import Network
 
     setting = make_setting(
         (search, k, epsilons, tolerance, norm, timeout, budget, reference, mean, std, range_),

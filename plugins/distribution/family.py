@@ -11,13 +11,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.answer import Verdict
 from verifolio.errors import InputError
-from verifolio.network import Network
-from verifolio.problem import Ball, Domain, Problem
-from verifolio.property import Asking, Growth, Property, Reference
-from verifolio.property_verdict import Finding, Inquiry, Status, inquire
-from verifolio.query import Query
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Ball, Domain, Problem
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.property import Asking, Growth, Property, Reference
+from verifolio.properties.verdict import Finding, Inquiry, Status, inquire
 from verifolio.vnnlib import Rows, box_case, make_rows, specification_from_cases
 
 Array = NDArray[np.float64]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from verifolio.answer import Verdict
 from verifolio.errors import SoundnessAlarm
+from verifolio.model.answer import Verdict
 
 
 @dataclass

@@ -6,12 +6,12 @@ import time
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from verifolio.answer import Verdict
 from verifolio.errors import InputError
-from verifolio.estimator import Estimator, Progress, silent
-from verifolio.oracle import Asking, Oracle
-from verifolio.property_verdict import Finding, Inquiry
-from verifolio.property_verdict import Status as Decided
+from verifolio.model.answer import Verdict
+from verifolio.plugin.estimator import Estimator, Progress, silent
+from verifolio.properties.verdict import Finding, Inquiry
+from verifolio.properties.verdict import Status as Decided
+from verifolio.solve.oracle import Asking, Oracle
 
 from .grid import Scheduler
 from .search import Critical, Question, Status, Step, keep_query, make_step

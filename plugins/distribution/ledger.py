@@ -13,9 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.answer import Flag, Verdict
-from verifolio.database import Tables, marks
-from verifolio.revision import SOUNDNESS_REVISION
+from verifolio.model.answer import Flag, Verdict
+from verifolio.storage.database import Tables, marks
+from verifolio.storage.revision import SOUNDNESS_REVISION
 
 from .search import Critical, Status, Step
 from .table import Row, distinct

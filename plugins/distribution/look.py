@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from verifolio.answer import Witness
-from verifolio.conflict import meet_proof
-from verifolio.oracle import Oracle
+from verifolio.model.answer import Witness
 from verifolio.run import Job, Limits, Result
+from verifolio.solve.oracle import Oracle
+from verifolio.trust.conflict import meet_proof
 
 from .search import Step
 from .squeeze import FalseProof, Near, Proved, Squeezed, SqueezeTask, Start, run_squeeze, verdict_of

@@ -18,9 +18,9 @@ from torch import Tensor
 from verifolio.attack.cost import cost_of
 from verifolio.attack.descend import outputs
 from verifolio.attack.targets import Targets, make_targets
-from verifolio.budget import Budget
 from verifolio.graph.module import GraphModule
-from verifolio.problem import Problem
+from verifolio.model.problem import Problem
+from verifolio.run.budget import Budget
 
 Array = NDArray[np.float64]
 Offer = Callable[[int, Array], bool]

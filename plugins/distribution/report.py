@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from verifolio.errors import InputError
-from verifolio.names import safe_name
+from verifolio.files.names import safe_name
 
 from . import figures, figures_between
 from .costs import SearchCost, search_costs

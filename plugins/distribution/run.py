@@ -15,19 +15,20 @@ from pathlib import Path
 
 import numpy as np
 
-from verifolio.answer import Answer, Verdict, Witness
-from verifolio.data import Dataset, check_range, check_shape
+from verifolio.data import check_range, check_shape
 from verifolio.errors import InputError, SoundnessAlarm, VerifolioError
-from verifolio.estimator import Estimator
-from verifolio.network import Network
-from verifolio.options import split_pairs
-from verifolio.oracle import Oracle
-from verifolio.property import Growth, Property, check_networks
-from verifolio.property_file import choose_property
-from verifolio.property_verdict import Finding
-from verifolio.property_verdict import Status as Decided
-from verifolio.referee import judge
-from verifolio.registry import installed
+from verifolio.model.answer import Answer, Verdict, Witness
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.data_source import Dataset
+from verifolio.plugin.estimator import Estimator
+from verifolio.plugin.options import split_pairs
+from verifolio.plugin.property import Growth, Property, check_networks
+from verifolio.plugin.registry import installed
+from verifolio.properties.file import choose_property
+from verifolio.properties.verdict import Finding
+from verifolio.properties.verdict import Status as Decided
+from verifolio.solve.oracle import Oracle
+from verifolio.trust.referee import judge
 
 from .bracket import BracketOptions
 from .family import Family, per_input

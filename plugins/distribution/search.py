@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.answer import Flag, Verdict, Witness
 from verifolio.errors import SoundnessAlarm
-from verifolio.property_verdict import Finding
-from verifolio.property_verdict import Status as Decided
-from verifolio.query import Query
-from verifolio.referee import confirmed, in_ball
+from verifolio.model.answer import Flag, Verdict, Witness
+from verifolio.model.query import Query
+from verifolio.properties.verdict import Finding
+from verifolio.properties.verdict import Status as Decided
+from verifolio.trust.referee import confirmed, in_ball
 from verifolio.vnnlib import write
 
 from .family import Family

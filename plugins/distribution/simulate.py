@@ -7,7 +7,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from verifolio.answer import Verdict
+from verifolio.model.answer import Verdict
 
 from .grid import Scheduler
 

@@ -13,18 +13,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.answer import Verdict, Witness
-from verifolio.attempt import Found
-from verifolio.audit import SHARE, suspects
-from verifolio.bounder import Bounder
-from verifolio.budget import Budget
-from verifolio.conflict import BOUNDER
 from verifolio.errors import VerifolioError
-from verifolio.evidence import Bounds
-from verifolio.problem import Problem
-from verifolio.query import Query
-from verifolio.referee import confirm, judge, replay
+from verifolio.model.answer import Verdict, Witness
+from verifolio.model.problem import Problem
+from verifolio.model.query import Query
+from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.evidence import Bounds
 from verifolio.run import Link
+from verifolio.run.budget import Budget
+from verifolio.solve.attempt import Found
+from verifolio.trust.audit import SHARE, suspects
+from verifolio.trust.conflict import BOUNDER
+from verifolio.trust.referee import confirm, judge, replay
 
 from .family import Family
 
@@ -197,7 +197,7 @@ class _Squeeze:
         return [side.squeezed(reason) for side in self.sides]
 
     def _bounder(self) -> Bounder | None:
-        from verifolio.registry import installed
+        from verifolio.plugin.registry import installed
 
         return installed().all_bounders().best(self.sides[0].proved, at_most=CHEAP)
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from verifolio.hookspecs import hookimpl
+from verifolio.plugin.hookspecs import hookimpl
 
 if TYPE_CHECKING:
     import typer
 
-    from verifolio.estimator import Estimator
-    from verifolio.property import Property
-    from verifolio.registry import Registry
+    from verifolio.plugin.estimator import Estimator
+    from verifolio.plugin.property import Property
+    from verifolio.plugin.registry import Registry
 
 
 @hookimpl

@@ -11,19 +11,19 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.answer import Verdict, Witness
 from verifolio.attack import AttackSettings, attack_many
-from verifolio.audit import SHARE, suspects
-from verifolio.budget import Budget
-from verifolio.conflict import BOUNDER, meet_proof
-from verifolio.estimator import Progress, silent
-from verifolio.network import Network
-from verifolio.oracle import Oracle
-from verifolio.problem import Problem
-from verifolio.property import Reference
-from verifolio.query import Query
-from verifolio.referee import judge, replay
-from verifolio.registry import installed
+from verifolio.model.answer import Verdict, Witness
+from verifolio.model.problem import Problem
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.estimator import Progress, silent
+from verifolio.plugin.property import Reference
+from verifolio.plugin.registry import installed
+from verifolio.run.budget import Budget
+from verifolio.solve.oracle import Oracle
+from verifolio.trust.audit import SHARE, suspects
+from verifolio.trust.conflict import BOUNDER, meet_proof
+from verifolio.trust.referee import judge, replay
 
 from .joint import average_query
 from .ledger import Fact, Ledger, set_key

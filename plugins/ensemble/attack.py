@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from verifolio.errors import InputError
-from verifolio.estimator import Estimator, Progress, silent
-from verifolio.network import Network
-from verifolio.property import Reference
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.estimator import Estimator, Progress, silent
+from verifolio.plugin.property import Reference
 
 from .falsify import Plan
 from .joint import JointOptions
@@ -26,7 +26,7 @@ from .replay import Float32, Spot
 from .survey import Survey
 
 if TYPE_CHECKING:
-    from verifolio.oracle import Oracle
+    from verifolio.solve.oracle import Oracle
 
 
 class Method(StrEnum):

@@ -13,7 +13,7 @@ from .lattice import Status
 from .scores import MutualErrors
 
 if TYPE_CHECKING:
-    from verifolio.estimator import Progress
+    from verifolio.plugin.estimator import Progress
 
     from .survey import Question, Survey
 

@@ -28,8 +28,8 @@ from verifolio.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from verifolio.oracle import Oracle
-    from verifolio.portfolio import Portfolio
+    from verifolio.portfolio.tree import Portfolio
+    from verifolio.solve.oracle import Oracle
 
 app = typer.Typer(help="Attack ensembles of networks, and select diverse members.", no_args_is_help=True)
 
@@ -253,8 +253,8 @@ def after_attacks(norm: float = math.inf) -> Portfolio:
 
     Bounds know little of the corners of an L1 ball, which is two rows per input: there rows are tried first.
     """
-    from verifolio.attempt import Choice
-    from verifolio.portfolio import Member, Portfolio, Series
+    from verifolio.plugin.choice import Choice
+    from verifolio.portfolio.tree import Member, Portfolio, Series
 
     quick = Member(Choice("pgd", {"rounds": 2}), seconds=0.2, share=0.1, optional=True)
     rows = (Member(Choice("milp"), seconds=5.0, share=0.3, optional=True),) if norm == 1 else ()

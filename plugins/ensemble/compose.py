@@ -14,7 +14,7 @@ import onnx
 from onnx import TensorProto, helper, numpy_helper
 
 from verifolio.errors import InputError
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
 
 IR_VERSION = 8
 AXES_AS_INPUT = 18  # from this operator set on, ReduceMax takes its axes as an input

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from verifolio.estimator import Progress
+from verifolio.plugin.estimator import Progress
 
 from .attack import AttackResult, DeterministicAttack, Method, Outcome, judge_value
 from .game import Game, Shares, lay_out, solve

@@ -21,7 +21,7 @@ from torch.nn import functional
 
 from verifolio.attack.project import project, steepest
 from verifolio.attack.targets import Targets
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
 
 from .climb import climb
 from .lattice import members

@@ -10,9 +10,9 @@ from itertools import product
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from verifolio.errors import InputError
-from verifolio.network import Network
-from verifolio.property import Points, Property, Reference
-from verifolio.query import Query
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.property import Points, Property, Reference
 from verifolio.vnnlib import Rows, box_case, make_rows, specification_from_cases
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from verifolio.network import Network
-from verifolio.property import Reference
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.property import Reference
 from verifolio.vnnlib import (
     NetworkDeclaration,
     Rows,

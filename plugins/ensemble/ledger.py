@@ -16,9 +16,9 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.answer import Verdict
-from verifolio.database import MEMORY, Tables
-from verifolio.revision import SOUNDNESS_REVISION
+from verifolio.model.answer import Verdict
+from verifolio.storage.database import MEMORY, Tables
+from verifolio.storage.revision import SOUNDNESS_REVISION
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS joint_facts (

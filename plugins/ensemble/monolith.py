@@ -17,13 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from verifolio.budget import Budget
 from verifolio.encode.condition import row_expression
 from verifolio.encode.model import Model, ModelBuilder, diagonal
 from verifolio.encode.rows import encode
 from verifolio.errors import InputError
-from verifolio.problem import Problem
-from verifolio.registry import installed
+from verifolio.model.problem import Problem
+from verifolio.plugin.registry import installed
+from verifolio.run.budget import Budget
 from verifolio.vnnlib import make_rows
 
 from .attack import (

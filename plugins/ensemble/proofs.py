@@ -14,15 +14,15 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.audit import suspects
-from verifolio.bounder import Bounder
-from verifolio.budget import Budget
-from verifolio.conflict import BOUNDER
 from verifolio.graph import Graph
-from verifolio.network import Network
-from verifolio.problem import Problem
-from verifolio.query import product_graph
-from verifolio.registry import installed
+from verifolio.model.problem import Problem
+from verifolio.model.query import product_graph
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.registry import installed
+from verifolio.run.budget import Budget
+from verifolio.trust.audit import suspects
+from verifolio.trust.conflict import BOUNDER
 from verifolio.vnnlib import Rows
 
 from .joint import dnf

@@ -10,12 +10,13 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.data import Dataset, check_range
+from verifolio.data import check_range
 from verifolio.errors import InputError
-from verifolio.network import Network
-from verifolio.problem import Ball, Domain
-from verifolio.property import Reference
-from verifolio.referee import in_ball
+from verifolio.model.problem import Ball, Domain
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.data_source import Dataset
+from verifolio.plugin.property import Reference
+from verifolio.trust.referee import in_ball
 
 from .joint import class_counts
 

@@ -11,7 +11,7 @@ from verifolio.cli.main import DONE, UNDECIDED, complain
 from verifolio.cli.output import say, say_json, table
 from verifolio.data import check_shape, in_layout, load_data, parse_indices
 from verifolio.errors import InputError
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
 
 from .attack import AttackOptions, AttackRequest, AttackResult, EnsembleAttack, Method, Outcome
 from .falsify import Plan

@@ -12,7 +12,7 @@ from verifolio.cli.main import DONE, complain
 from verifolio.cli.output import say, say_json, table
 from verifolio.data import check_shape, in_layout, load_data
 from verifolio.errors import InputError
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
 
 from .falsify import Plan
 from .lattice import members

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import numpy as np
 
-from verifolio.data import Dataset
 from verifolio.errors import InputError
-from verifolio.estimator import Estimator, Progress, silent
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.data_source import Dataset
+from verifolio.plugin.estimator import Estimator, Progress, silent
 
 from .accuracy import RobustAccuracy, robust_accuracies
 from .balls import Balls
@@ -26,7 +26,7 @@ from .scores import Interval, MutualErrors, Swap, add_up, replace_members
 from .survey import Survey
 
 if TYPE_CHECKING:
-    from verifolio.oracle import Oracle
+    from verifolio.solve.oracle import Oracle
 
 How = Literal["verify", "ga1", "ga2", "ga3"]
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
-from verifolio.answer import Answer, Flag, Verdict, Witness
-from verifolio.audit import SHARE
-from verifolio.conflict import meet_proof
 from verifolio.errors import InputError, SoundnessAlarm
-from verifolio.network import Network
-from verifolio.oracle import Oracle
-from verifolio.query import Query
-from verifolio.referee import confirmed, judge
+from verifolio.model.answer import Answer, Flag, Verdict, Witness
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
+from verifolio.solve.oracle import Oracle
+from verifolio.trust.audit import SHARE
+from verifolio.trust.conflict import meet_proof
+from verifolio.trust.referee import confirmed, judge
 
 from .falsify import Falsifier, Method, Plan, Task
 from .joint import JointOptions, SimultaneousMisclassification

@@ -12,14 +12,14 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.answer import Verdict
-from verifolio.bounder import Bounder
-from verifolio.evidence import Assumptions, Bounds, Evidence
 from verifolio.graph import Graph
-from verifolio.problem import Problem
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Problem
+from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.evidence import Assumptions, Bounds, Evidence
+from verifolio.plugin.verifier import Verifier
 from verifolio.testing.attained import Intervals, Undefined, attained, row_value
 from verifolio.testing.trial import attempt, evaluate
-from verifolio.verifier import Verifier
 
 from .challenge import Challenge
 from .examine import Finding
@@ -154,7 +154,7 @@ def untrue_at(challenge: Challenge, k: int, bounds: Bounds) -> str | None:
 
 def _suspicious(problem: Problem, bounds: Bounds, points: Array) -> NDArray[np.bool_]:
     """Points where doubles leave the bounds; the exact evaluation is dear."""
-    from verifolio.problem import dense_rows
+    from verifolio.model.problem import dense_rows
 
     graph, values = problem.graph, evaluate(problem.graph, points)
     found = np.zeros(len(points), np.bool_)

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from verifolio.budget import Budget
+from verifolio.run.budget import Budget
 from verifolio.testing.operators import LAYERS
 from verifolio.testing.recipe import TURNS, Recipe, Step, Style, random_recipe, smaller
 

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
-from verifolio.answer import Verdict
-from verifolio.budget import Budget
-from verifolio.problem import Problem
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Problem
+from verifolio.run.budget import Budget
 from verifolio.testing.generate import (
     DISTANCES,
     KINDS,

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.graph import Graph
-from verifolio.network import Network
-from verifolio.problem import Domain, Problem
-from verifolio.query import Query
+from verifolio.model.problem import Domain, Problem
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
 from verifolio.testing.attained import Intervals, Undefined, attained, double_above, row_value
 from verifolio.testing.recipe import Recipe
 from verifolio.testing.trial import evaluate

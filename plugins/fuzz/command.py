@@ -148,7 +148,7 @@ def _kinds(chosen: list[str] | None) -> tuple[Kind, ...]:
 
 
 def _jury(names: list[str] | None, timeout: float, seed: int) -> Jury:
-    from verifolio.registry import installed
+    from verifolio.plugin.registry import installed
 
     from .examine import Jury
 
@@ -161,7 +161,7 @@ def _jury(names: list[str] | None, timeout: float, seed: int) -> Jury:
 
 def _court(names: list[str] | None, seconds: float, seed: int) -> Court:
     """Every verifier that proves, with each of its choices, or those named; and every bounder."""
-    from verifolio.registry import installed
+    from verifolio.plugin.registry import installed
 
     from .accuse import Court, variants
 

@@ -12,22 +12,22 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from verifolio.answer import Verdict, Witness
-from verifolio.attempt import AttemptTask, Report, run_attempt
-from verifolio.bounder import Bounder
 from verifolio.errors import VerifolioError
 from verifolio.graph import Constant, Elementwise, Graph, Product, Relu
 from verifolio.graph.enclosure import enclose
 from verifolio.graph.functions import FUNCTIONS
 from verifolio.graph.matrix import linear_part, offset
-from verifolio.problem import Problem, dense_rows
-from verifolio.query import Query
-from verifolio.referee import confirmed, judge
+from verifolio.model.answer import Verdict, Witness
+from verifolio.model.problem import Problem, dense_rows
+from verifolio.model.query import Query
+from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.verifier import Verifier
 from verifolio.run import Link
+from verifolio.solve.attempt import AttemptTask, Report, run_attempt
 from verifolio.testing.generate import Generated, write_problem
 from verifolio.testing.regions import TooManyRegions, true_margin
 from verifolio.testing.trial import attained_margin
-from verifolio.verifier import Verifier
+from verifolio.trust.referee import confirmed, judge
 
 Array = NDArray[np.float64]
 SAMPLES = 8

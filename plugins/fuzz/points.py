@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from verifolio.graph import Graph
 from verifolio.graph.module import GraphModule
-from verifolio.problem import Ball, Domain, dense_rows
+from verifolio.model.problem import Ball, Domain, dense_rows
 from verifolio.vnnlib import Rows, make_rows
 
 Array = NDArray[np.float64]

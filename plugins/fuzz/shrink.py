@@ -9,9 +9,9 @@ from typing import TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.budget import Budget
 from verifolio.graph import Dense, Graph, Node, Relu
-from verifolio.problem import Domain, Problem
+from verifolio.model.problem import Domain, Problem
+from verifolio.run.budget import Budget
 from verifolio.vnnlib import make_rows
 
 T = TypeVar("T")

@@ -8,7 +8,7 @@ import time
 import traceback
 from collections.abc import Sequence
 
-from verifolio.executor import Executor, Handle
+from verifolio.plugin.executor import Executor, Handle
 from verifolio.run import End, Job, Link, Result
 
 

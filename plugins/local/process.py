@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from verifolio.executor import Executor, Handle
+from verifolio.plugin.executor import Executor, Handle
 from verifolio.run import Job, Link, Pool, Result, Ticket
 
 
@@ -15,7 +15,7 @@ from verifolio.run import Job, Link, Pool, Result, Ticket
 class ProcessOptions:
     """`preload`: modules every worker starts with; they must run no operation when imported."""
 
-    preload: tuple[str, ...] = ("torch", "onnxruntime", "verifolio.preload")
+    preload: tuple[str, ...] = ("torch", "onnxruntime", "verifolio.solve.preload")
 
 
 class ProcessHandle(Handle):

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from verifolio.answer import Outcome, Verdict
-from verifolio.budget import Budget
 from verifolio.encode.known import known_bounds
-from verifolio.problem import Problem
-from verifolio.verifier import Context
+from verifolio.model.answer import Outcome, Verdict
+from verifolio.model.problem import Problem
+from verifolio.plugin.verifier import Context
+from verifolio.run.budget import Budget
 
 from .tableau import Tableau
 

@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
 
-from verifolio.evidence import Bounds
 from verifolio.graph import Constant, Graph, Relu
 from verifolio.graph.matrix import linear_part, offset
-from verifolio.problem import Problem
+from verifolio.model.problem import Problem
+from verifolio.plugin.evidence import Bounds
 from verifolio.vnnlib import Rows
 
 Array = NDArray[np.float64]

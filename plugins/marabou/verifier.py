@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import ClassVar, Literal
 
-from verifolio.answer import Outcome
-from verifolio.audit import Trust, audited
-from verifolio.problem import Problem, finite
-from verifolio.verifier import Context, Verifier
+from verifolio.model.answer import Outcome
+from verifolio.model.problem import Problem, finite
+from verifolio.plugin.verifier import Context, Verifier
+from verifolio.trust.audit import Trust, audited
 
 
 @dataclass(frozen=True)

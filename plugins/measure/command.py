@@ -27,10 +27,10 @@ from verifolio.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from verifolio.data import Dataset
-    from verifolio.network import Network
-    from verifolio.oracle import Oracle
-    from verifolio.property import Property, Reference
+    from verifolio.onnx_import.network import Network
+    from verifolio.plugin.data_source import Dataset
+    from verifolio.plugin.property import Property, Reference
+    from verifolio.solve.oracle import Oracle
 
     from .metrics import Item, Row, Sampling
 
@@ -80,8 +80,8 @@ def measure(
     csat: the property is proved, refuted or open by verification. csec: it survives an attack. cacc: how many
     uniform samples pass, with a confidence interval.
     """
-    from verifolio.options import split_pairs
-    from verifolio.property_file import choose_property
+    from verifolio.plugin.options import split_pairs
+    from verifolio.properties.file import choose_property
 
     wanted, sampling = check_metrics(metrics), check_sampling(samples, confidence, interval, seed)
     prop = choose_property(property_name, split_pairs(option or []))
@@ -146,7 +146,7 @@ class Around:
     def references(self, networks: list[Network], dataset: Dataset, epsilon: float) -> dict[int, Reference]:
         """By position in the data set."""
         from verifolio.data import check_range, check_shape, parse_indices, parse_range
-        from verifolio.property import Reference
+        from verifolio.plugin.property import Reference
 
         low, high = parse_range(self.legal)
         indices = parse_indices(self.indices, len(dataset))
@@ -201,7 +201,7 @@ def measure_network(
 
 def grouped(paths: list[str], prop: Property) -> list[list[Network]]:
     """Networks one by one, or in the groups that the property is about."""
-    from verifolio.network import Network
+    from verifolio.onnx_import.network import Network
 
     size = prop.networks
     if len(paths) % size:

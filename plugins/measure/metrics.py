@@ -9,12 +9,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.answer import Verdict
-from verifolio.attempt import REFUSES
-from verifolio.network import Network
-from verifolio.oracle import Oracle
-from verifolio.property import Points, Property, Reference
-from verifolio.property_verdict import Finding, Status, decide_many
+from verifolio.model.answer import Verdict
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.property import Points, Property, Reference
+from verifolio.properties.verdict import Finding, Status, decide_many
+from verifolio.solve.attempt import REFUSES
+from verifolio.solve.oracle import Oracle
 
 from .sample import Method, draw, share_interval
 

@@ -7,7 +7,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.property import Property, Reference
+from verifolio.plugin.property import Property, Reference
 
 Array = NDArray[np.float64]
 Method = Literal["wilson", "exact"]

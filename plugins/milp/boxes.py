@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from verifolio.bounder import Bounder
 from verifolio.encode.model import Array
-from verifolio.evidence import Bounds
-from verifolio.problem import Domain, Problem
+from verifolio.model.problem import Domain, Problem
+from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.evidence import Bounds
 
 from .probe import Probe
 from .search import HINGES, Finding

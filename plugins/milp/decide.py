@@ -7,13 +7,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from verifolio.answer import Outcome, Stats, Verdict
 from verifolio.encode.condition import row_bounds
 from verifolio.encode.known import chosen_bounder, known_bounds
 from verifolio.encode.rows import Encoding, NotLinear, encode
-from verifolio.evidence import Assumptions, Bounds
-from verifolio.problem import Domain, Problem
-from verifolio.verifier import Context
+from verifolio.model.answer import Outcome, Stats, Verdict
+from verifolio.model.problem import Domain, Problem
+from verifolio.plugin.evidence import Assumptions, Bounds
+from verifolio.plugin.verifier import Context
 from verifolio.vnnlib import Rows
 
 from .options import MilpOptions

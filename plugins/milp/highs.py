@@ -8,9 +8,9 @@ from typing import Any
 import highspy
 import numpy as np
 
-from verifolio.budget import Budget
 from verifolio.encode.highs import as_highs, new_solver, run
 from verifolio.encode.model import Array, Model
+from verifolio.run.budget import Budget
 
 from .solver import Result, Settings, Status, Watch
 

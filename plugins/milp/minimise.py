@@ -6,15 +6,15 @@ from dataclasses import replace
 
 import numpy as np
 
-from verifolio.answer import Outcome, Verdict
-from verifolio.budget import Budget
 from verifolio.encode.condition import MarginModel, distance_model
 from verifolio.encode.expression import down, up
 from verifolio.encode.known import chosen_bounder, known_bounds
 from verifolio.encode.model import Array
 from verifolio.encode.rows import NotLinear, encode
-from verifolio.problem import Ball, Domain, Problem
-from verifolio.verifier import Context
+from verifolio.model.answer import Outcome, Verdict
+from verifolio.model.problem import Ball, Domain, Problem
+from verifolio.plugin.verifier import Context
+from verifolio.run.budget import Budget
 
 from .choose import willing_solver
 from .decide import encode_tightly, possible, undecided

@@ -19,8 +19,8 @@ from verifolio.encode.model import Array
 from verifolio.encode.rows import Encoding, box
 from verifolio.encode.safe import proves_infeasible, safe_lower_bound
 from verifolio.graph.module import GraphModule
-from verifolio.problem import Ball, Problem
-from verifolio.verifier import Context
+from verifolio.model.problem import Ball, Problem
+from verifolio.plugin.verifier import Context
 from verifolio.vnnlib import Rows
 
 from .highs import Lp, LpResult

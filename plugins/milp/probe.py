@@ -6,10 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from verifolio.budget import Budget
 from verifolio.encode.model import Array
 from verifolio.graph.module import GraphModule
-from verifolio.problem import Domain, Problem, dense_rows
+from verifolio.model.problem import Domain, Problem, dense_rows
+from verifolio.run.budget import Budget
 
 STARTS, MOST_STARTS, STEPS = 16, 64, 24
 

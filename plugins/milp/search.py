@@ -8,12 +8,12 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from verifolio.budget import Budget
 from verifolio.encode.condition import margin_model
 from verifolio.encode.model import Array
 from verifolio.encode.rows import Encoding, box
-from verifolio.problem import Problem
-from verifolio.verifier import Context
+from verifolio.model.problem import Problem
+from verifolio.plugin.verifier import Context
+from verifolio.run.budget import Budget
 from verifolio.vnnlib import Rows
 
 from .choose import willing_solver

@@ -6,11 +6,11 @@ import time
 
 import numpy as np
 
-from verifolio.budget import Budget
 from verifolio.encode.expression import Expression, down, up
 from verifolio.encode.model import Array
 from verifolio.encode.rows import Encoding
 from verifolio.encode.safe import safe_lower_bound
+from verifolio.run.budget import Budget
 
 from .highs import Lp
 from .solver import Settings, Status

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import sparse
 
-from verifolio.budget import Budget
 from verifolio.encode.condition import MarginModel
 from verifolio.encode.model import Array, Index
 from verifolio.encode.safe import proves_infeasible, safe_lower_bound
+from verifolio.run.budget import Budget
 
 from .highs import Lp, LpResult
 from .solver import Settings, Status

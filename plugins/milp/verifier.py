@@ -5,9 +5,9 @@ from __future__ import annotations
 from importlib.util import find_spec
 from typing import ClassVar
 
-from verifolio.answer import Outcome
-from verifolio.problem import Ball, Problem, finite
-from verifolio.verifier import Context, Verifier
+from verifolio.model.answer import Outcome
+from verifolio.model.problem import Ball, Problem, finite
+from verifolio.plugin.verifier import Context, Verifier
 
 from .options import MilpOptions
 

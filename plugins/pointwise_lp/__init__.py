@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from verifolio.hookspecs import hookimpl
+from verifolio.plugin.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from verifolio.registry import Registry
-    from verifolio.verifier import Verifier
+    from verifolio.plugin.registry import Registry
+    from verifolio.plugin.verifier import Verifier
 
 
 @hookimpl

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.answer import Outcome, Verdict
-from verifolio.problem import Ball, Problem, dense_rows
-from verifolio.verifier import Context
+from verifolio.model.answer import Outcome, Verdict
+from verifolio.model.problem import Ball, Problem, dense_rows
+from verifolio.plugin.verifier import Context
 
 from .pattern import Pattern, Slopes, pattern_at
 from .program import Program

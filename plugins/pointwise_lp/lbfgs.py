@@ -7,10 +7,10 @@ import torch
 from numpy.typing import NDArray
 from scipy.optimize import minimize
 
-from verifolio.answer import Outcome, Verdict
 from verifolio.graph.module import GraphModule
-from verifolio.problem import Ball, Problem, dense_rows
-from verifolio.verifier import Context
+from verifolio.model.answer import Outcome, Verdict
+from verifolio.model.problem import Ball, Problem, dense_rows
+from verifolio.plugin.verifier import Context
 
 from .verifier import LbfgsOptions
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.encode.highs import new_solver, run
-from verifolio.problem import Ball
+from verifolio.model.problem import Ball
 
 Array = NDArray[np.float64]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import ClassVar, Literal
 
-from verifolio.answer import Outcome
-from verifolio.problem import Ball, Problem
-from verifolio.verifier import Context, Verifier
+from verifolio.model.answer import Outcome
+from verifolio.model.problem import Ball, Problem
+from verifolio.plugin.verifier import Context, Verifier
 
 
 @dataclass(frozen=True)

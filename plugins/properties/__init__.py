@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from verifolio.hookspecs import hookimpl
+from verifolio.plugin.hookspecs import hookimpl
 
 if TYPE_CHECKING:
-    from verifolio.property import Property
-    from verifolio.registry import Registry
+    from verifolio.plugin.property import Property
+    from verifolio.plugin.registry import Registry
 
 
 @hookimpl

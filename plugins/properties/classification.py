@@ -5,9 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, ClassVar
 
-from verifolio.network import Network
-from verifolio.property import Growth, Points, Property, Reference, build_query, check_label, check_labels
-from verifolio.query import Query
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.property import (
+    Growth,
+    Points,
+    Property,
+    Reference,
+    build_query,
+    check_label,
+    check_labels,
+)
 from verifolio.vnnlib import make_rows
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ from typing import ClassVar
 
 import numpy as np
 
-from verifolio import referee
-from verifolio.answer import Answer, Verdict, Witness
 from verifolio.errors import InputError
-from verifolio.formula import X0, Y0, Formula, FormulaProperty, X, Y, largest, norm, term
 from verifolio.graph.enclosure import enclose
-from verifolio.network import Network
-from verifolio.property import Array, Asking, Growth, Reference
-from verifolio.query import Query
+from verifolio.model.answer import Answer, Verdict, Witness
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.property import Array, Asking, Growth, Reference
+from verifolio.properties.formula import X0, Y0, Formula, FormulaProperty, X, Y, largest, norm, term
+from verifolio.trust import referee
 
 MAX_SUSPECTS = 4
 THINNEST = 1.001  # outer by inner radius of a shell

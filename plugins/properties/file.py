@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from verifolio.errors import InputError
-from verifolio.network import Network
-from verifolio.problem import Ball, dense_rows
-from verifolio.property import Array, Points, Property, Reference
-from verifolio.query import Query
+from verifolio.model.problem import Ball, dense_rows
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.property import Array, Points, Property, Reference
 from verifolio.vnnlib import Case, Rows, Specification, load
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class Vnnlib(Property):
         """The loss of "some row is above its right side" (or equal to it, where the row is strict)."""
         import torch
 
-        from verifolio.formula.evaluate import alternatives
+        from verifolio.properties.formula.evaluate import alternatives
 
         if not rows.count:
             return torch.ones_like(both[:, 0])

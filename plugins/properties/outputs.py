@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, ClassVar, Literal
 import numpy as np
 
 from verifolio.errors import InputError
-from verifolio.formula import Y0, Y1, Y2, Formula, FormulaProperty, Term, Y, norm, term
-from verifolio.formula.terms import And
-from verifolio.network import Network
-from verifolio.property import Array, Growth, Points, Reference, build_query, check_networks
-from verifolio.query import Query
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.property import Array, Growth, Points, Reference, build_query, check_networks
+from verifolio.properties.formula import Y0, Y1, Y2, Formula, FormulaProperty, Term, Y, norm, term
+from verifolio.properties.formula.terms import And
 
 if TYPE_CHECKING:
     from torch import Tensor

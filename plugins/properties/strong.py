@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Literal
 
 from verifolio.errors import InputError
-from verifolio.formula import Formula, FormulaProperty, Y, term
-from verifolio.network import Network
-from verifolio.property import Growth, Points, Reference, check_label, check_labels
-from verifolio.query import Query
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.property import Growth, Points, Reference, check_label, check_labels
+from verifolio.properties.formula import Formula, FormulaProperty, Y, term
 
 if TYPE_CHECKING:
     from torch import Tensor

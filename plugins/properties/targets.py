@@ -9,9 +9,9 @@ from math import comb
 from typing import TYPE_CHECKING, ClassVar
 
 from verifolio.errors import InputError
-from verifolio.network import Network
-from verifolio.plugins.properties.classification import gaps
-from verifolio.property import (
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.property import (
     Growth,
     Points,
     Property,
@@ -21,7 +21,7 @@ from verifolio.property import (
     check_labels,
     check_networks,
 )
-from verifolio.query import Query
+from verifolio.plugins.properties.classification import gaps
 from verifolio.vnnlib import make_rows
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ class Targeted(Property):
         return (lead < 0).any(dim=1) | vacuous
 
     def loss(self, points: Points) -> Tensor:
-        from verifolio.formula.evaluate import alternatives
+        from verifolio.properties.formula.evaluate import alternatives
 
         lead, vacuous = self._lead(points)
         return alternatives(lead.clamp_min(0) + (lead == 0)).masked_fill(vacuous, 0.0)

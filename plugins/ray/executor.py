@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from verifolio.executor import Executor, Handle
+from verifolio.plugin.executor import Executor, Handle
 from verifolio.run import End, Job, PoolError, Result, SendError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class RayOptions:
     device: str = "cpu"
     retries: int = 3
     idle: float = 15.0
-    preload: tuple[str, ...] = ("torch", "onnxruntime", "verifolio.preload")
+    preload: tuple[str, ...] = ("torch", "onnxruntime", "verifolio.solve.preload")
 
 
 class RayHandle(Handle):
@@ -102,7 +102,7 @@ class RayExecutor(Executor):
 
     def share(self, queries: int, cores: int = 0) -> int:
         """An equal part of the cluster, on one node; places have that size, or with GPUs all of a GPU's cores."""
-        from verifolio.executor import MANY_CORES
+        from verifolio.plugin.executor import MANY_CORES
         from verifolio.plugins.ray.cluster import check
 
         room = self._measure()

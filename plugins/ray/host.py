@@ -16,10 +16,10 @@ from pathlib import Path
 from queue import SimpleQueue
 
 from verifolio.errors import InputError
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
 from verifolio.plugins.ray.parcel import Delivery, run_delivery
 from verifolio.run import Job, Limits, Link, Pool, Result, Ticket
-from verifolio.versions import versions
+from verifolio.storage.versions import versions
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
 from verifolio.run import Job, Link, SendError
 from verifolio.run.wire import describe, pack
 

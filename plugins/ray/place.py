@@ -14,7 +14,7 @@ from verifolio.plugins.ray.host import Hello, Host
 from verifolio.plugins.ray.parcel import Parcel
 from verifolio.run import End, Job, Result, SendError
 from verifolio.run.wire import unpack
-from verifolio.versions import versions
+from verifolio.storage.versions import versions
 
 SPARE = 8  # calls that a host answers beside its jobs
 

@@ -14,13 +14,13 @@ import numpy as np
 import z3
 from numpy.typing import NDArray
 
-from verifolio.answer import Outcome, Stats, Verdict
 from verifolio.encode.exact_forms import ExactNetwork, Form, Neuron, Phase, Range, exact_network, row_form
 from verifolio.encode.known import chosen_bounder, known_bounds
 from verifolio.encode.smtlib import number, term
-from verifolio.evidence import Bounds
-from verifolio.problem import Domain, Problem
-from verifolio.verifier import Context
+from verifolio.model.answer import Outcome, Stats, Verdict
+from verifolio.model.problem import Domain, Problem
+from verifolio.plugin.evidence import Bounds
+from verifolio.plugin.verifier import Context
 from verifolio.vnnlib import Rows
 
 from .pieces import cut, open_phases

@@ -7,10 +7,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from verifolio.bounder import Bounder
-from verifolio.budget import Budget
-from verifolio.evidence import Bounds
-from verifolio.problem import Domain, Problem
+from verifolio.model.problem import Domain, Problem
+from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.evidence import Bounds
+from verifolio.run.budget import Budget
 
 MOST_INPUTS = 6
 Piece = tuple[Problem, Bounds]

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import ClassVar
 
-from verifolio.answer import Outcome
-from verifolio.problem import Problem
-from verifolio.verifier import Context, Verifier
+from verifolio.model.answer import Outcome
+from verifolio.model.problem import Problem
+from verifolio.plugin.verifier import Context, Verifier
 
 
 @dataclass(frozen=True)

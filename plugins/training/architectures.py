@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import nn
 
+from verifolio.encode.torch_export import Residual
 from verifolio.errors import InputError
-from verifolio.export import Residual
 
 Shape = tuple[int, ...]
 CLAMP = 100.0

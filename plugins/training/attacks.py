@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from verifolio.property import Points, Property, Reference
+from verifolio.plugin.property import Points, Property, Reference
 
 Box = tuple[Tensor, Tensor]
 Objective = Callable[[Tensor], Tensor]

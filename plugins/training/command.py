@@ -14,7 +14,7 @@ from verifolio.cli.common import Address, AsJson, ExecutorName, Layout, Range, S
 if TYPE_CHECKING:
     from torch import nn
 
-    from verifolio.data import Dataset
+    from verifolio.plugin.data_source import Dataset
 
     from .setup import Choices
     from .trainer import Say, Schedule
@@ -140,8 +140,8 @@ def run_regime(
     model: nn.Sequential, learn: Dataset, choices: Choices, plan: Schedule, rest: Rest, say: Say
 ) -> dict[str, Any]:
     """Train; what the regime has to report besides the network."""
-    from verifolio.options import split_pairs
-    from verifolio.property_file import choose_property
+    from verifolio.plugin.options import split_pairs
+    from verifolio.properties.file import choose_property
 
     from .counterexamples import Hunt, finetune
     from .setup import make_regime
@@ -167,7 +167,7 @@ def split_data(
 ) -> tuple[Dataset, Dataset]:
     """Training and test data; a set by name has both splits, a file is its own test unless told."""
     from verifolio.data import check_range, in_layout, load_data
-    from verifolio.registry import installed
+    from verifolio.plugin.registry import installed
 
     named = data in installed().datasets
     learn = in_layout(load_data(f"{data}:train" if named else data), layout)

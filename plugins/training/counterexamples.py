@@ -11,14 +11,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from verifolio.attempt import Choice
+from verifolio.encode.torch_export import export_onnx
 from verifolio.errors import InputError
-from verifolio.export import export_onnx
-from verifolio.network import Network
-from verifolio.oracle import Oracle
-from verifolio.portfolio import single
-from verifolio.property import Property
-from verifolio.property_verdict import decide_many
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.choice import Choice
+from verifolio.plugin.property import Property
+from verifolio.portfolio.tree import single
+from verifolio.properties.verdict import decide_many
+from verifolio.solve.oracle import Oracle
 
 from .attacks import Ball
 from .regimes import Regime

@@ -28,10 +28,10 @@ from .command import Arch, Data, Epsilon, RegimeName, speaker, split_data
 if TYPE_CHECKING:
     from torch import nn
 
-    from verifolio.data import Dataset
-    from verifolio.network import Network
-    from verifolio.oracle import Oracle
-    from verifolio.property import Property
+    from verifolio.onnx_import.network import Network
+    from verifolio.plugin.data_source import Dataset
+    from verifolio.plugin.property import Property
+    from verifolio.solve.oracle import Oracle
 
     from .attacks import Ball
     from .counterexamples import Hunt
@@ -65,8 +65,8 @@ class Judge:
 
     def shares(self, network: Network) -> dict[str, float]:
         """Proved, refuted and open, in percent."""
-        from verifolio.property import Reference
-        from verifolio.property_verdict import Status, decide_many
+        from verifolio.plugin.property import Reference
+        from verifolio.properties.verdict import Status, decide_many
 
         data, ball = self.dataset, self.ball
         references = [
@@ -110,8 +110,8 @@ def cycle(
     """Train, attack, verify and retrain; one line per round says what improved."""
     from verifolio.cli.output import say_json, table
     from verifolio.data import parse_indices, parse_range
-    from verifolio.options import split_pairs
-    from verifolio.property_file import choose_property
+    from verifolio.plugin.options import split_pairs
+    from verifolio.properties.file import choose_property
 
     from .architectures import build
     from .counterexamples import Hunt
@@ -175,7 +175,7 @@ def run(
 
 
 def _turn(number: int, model: nn.Sequential, judge: Judge, folder: Path, found: int, images: int) -> Round:
-    from verifolio.network import Network
+    from verifolio.onnx_import.network import Network
 
     from .setup import save
     from .trainer import accuracy, tensors

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from torch import nn
 
-from verifolio.data import Dataset
+from verifolio.plugin.data_source import Dataset
 
 from .architectures import build
 from .setup import Choices, load_weights, make_regime, save, save_weights

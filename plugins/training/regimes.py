@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from verifolio.bounder import Bounder
 from verifolio.errors import InputError
-from verifolio.property import Property
+from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.property import Property
 
 from .attacks import Ball, fgsm, pgd, plain_fgsm, points_of, violate
 

@@ -10,12 +10,12 @@ import numpy as np
 import torch
 from torch import nn
 
-from verifolio.arrays import read_arrays
-from verifolio.bounder import Bounder
+from verifolio.encode.torch_export import export_onnx
 from verifolio.errors import InputError
-from verifolio.export import export_onnx
-from verifolio.network import Network
-from verifolio.property import Property
+from verifolio.files.arrays import read_arrays
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.property import Property
 
 from .attacks import Ball
 from .regimes import Adversarial, Augment, Baseline, Certified, Constraint, Regime
@@ -68,8 +68,8 @@ def make_regime(c: Choices) -> Regime:
 
 
 def _property(c: Choices) -> Property:
-    from verifolio.options import split_pairs
-    from verifolio.property_file import choose_property
+    from verifolio.plugin.options import split_pairs
+    from verifolio.properties.file import choose_property
 
     prop = choose_property(c.prop, split_pairs(c.options))
     if prop.networks != 1:
@@ -85,7 +85,7 @@ def _one_of(where: str, got: str, known: Sequence[str]) -> str:
 
 def find_bounder(name: str) -> Bounder:
     """A bounder that can be differentiated, by name."""
-    from verifolio.registry import installed
+    from verifolio.plugin.registry import installed
 
     bounder = installed().bounders.get(name)()
     if not bounder.differentiable:

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from verifolio.data import Dataset
 from verifolio.errors import InputError
+from verifolio.plugin.data_source import Dataset
 
 from .attacks import Ball, pgd
 from .regimes import Baseline, Regime, label_rows
@@ -134,7 +134,7 @@ def attacked_accuracy(
 @torch.no_grad()
 def certified_share(model: nn.Sequential, x: Tensor, y: Tensor, ball: Ball) -> float | None:
     """The share with positive interval margins, a rough lower bound; None where layers have no intervals."""
-    from verifolio.registry import installed
+    from verifolio.plugin.registry import installed
 
     bounder = installed().all_bounders().get("interval")
     if bounder is None or not bounder.differentiable:

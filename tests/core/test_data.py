@@ -9,18 +9,11 @@ import numpy as np
 import pytest
 from torch import nn
 
-from verifolio.data import (
-    Dataset,
-    check_range,
-    check_shape,
-    in_layout,
-    load_data,
-    parse_indices,
-    parse_range,
-)
+from verifolio.data import check_range, check_shape, in_layout, load_data, parse_indices, parse_range
+from verifolio.encode.torch_export import export_onnx
 from verifolio.errors import InputError
-from verifolio.export import export_onnx
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.data_source import Dataset
 
 
 @pytest.mark.parametrize(

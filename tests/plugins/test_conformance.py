@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import pytest
 
-from verifolio.options import build_options
+from verifolio.plugin.options import build_options
+from verifolio.plugin.property import Property
+from verifolio.plugin.registry import installed
 from verifolio.plugins.distribution.bracket import Bracket
 from verifolio.plugins.distribution.family import Family
 from verifolio.plugins.distribution.grid_search import Binary, KBinary
 from verifolio.plugins.distribution.search import Critical, Question
-from verifolio.property import Property
-from verifolio.registry import installed
 from verifolio.testing import (
     BounderConformance,
     Classifier,

@@ -10,7 +10,7 @@ from verifolio.graph import Graph
 from verifolio.graph.enclosure import enclose
 from verifolio.graph.module import GraphModule
 from verifolio.graph.ops import Array
-from verifolio.problem import Domain
+from verifolio.model.problem import Domain
 from verifolio.testing.reference.sets import shrunk_box
 from verifolio.testing.trial import sample
 

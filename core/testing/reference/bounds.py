@@ -9,7 +9,7 @@ import numpy as np
 
 from verifolio.graph import Graph, Op, Relu
 from verifolio.graph.ops import NONLINEAR, Array
-from verifolio.problem import Domain
+from verifolio.model.problem import Domain
 from verifolio.testing.reference.affine import affine_map
 from verifolio.testing.reference.lines import Interval, Lines, default_slopes, enclosing_lines, value_interval
 from verifolio.testing.reference.sets import least_over, shrunk_box

@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from verifolio.graph.ops import Array
-from verifolio.problem import Domain
+from verifolio.model.problem import Domain
 
 
 def shrunk_box(domain: Domain) -> tuple[Array, Array]:

@@ -10,7 +10,7 @@ import typer
 from verifolio.cli.common import AsJson
 
 if TYPE_CHECKING:
-    from verifolio.portfolio import Portfolio
+    from verifolio.portfolio.tree import Portfolio
 
     from .judge import Judgement
     from .runs import Run, Source
@@ -165,8 +165,8 @@ def show_command(
 
 def _portfolios(name: str) -> list[tuple[str, Portfolio]]:
     """The portfolio of a file, or everything the default may be, with the condition of each."""
-    from verifolio.portfolio import conditions
-    from verifolio.portfolio_file import read_portfolio
+    from verifolio.portfolio.file import read_portfolio
+    from verifolio.portfolio.tree import conditions
 
     if name == "default":
         return list(conditions())
@@ -178,10 +178,10 @@ def _for_query(
 ) -> tuple[list[tuple[str, Portfolio]], list[str]]:
     """The portfolio for one query, and what each of its members says to it."""
     from verifolio.errors import VerifolioError
-    from verifolio.portfolio import choose
-    from verifolio.portfolio_file import read_portfolio
-    from verifolio.query import Query
-    from verifolio.survey import Missing, SurveyTask, survey
+    from verifolio.model.query import Query
+    from verifolio.portfolio.file import read_portfolio
+    from verifolio.portfolio.tree import choose
+    from verifolio.solve.survey import Missing, SurveyTask, survey
 
     query = Query.from_files([files[0]], files[1])
     chosen = choose(query) if name == "default" else read_portfolio(name)

@@ -9,9 +9,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from verifolio.attempt import Choice
-from verifolio.features import FEATURES
-from verifolio.portfolio import Member, Portfolio, Race, Series, Stage, allot, conditions
+from verifolio.plugin.choice import Choice
+from verifolio.portfolio.features import FEATURES
+from verifolio.portfolio.tree import Member, Portfolio, Race, Series, Stage, allot, conditions
 
 from .runs import Configuration, Run, Source
 from .table import Table, decided, make_table, par2
@@ -58,7 +58,7 @@ def rows(stage: Stage, timeout: float, depth: int = 0, left: float | None = None
 
 def when(member: Member) -> str:
     """What the member is for, and why it would be passed over here."""
-    from verifolio.registry import installed
+    from verifolio.plugin.registry import installed
 
     verifiers = installed().verifiers
     if member.name not in verifiers:

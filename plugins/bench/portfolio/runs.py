@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from verifolio.answer import Verdict
 from verifolio.errors import InputError
+from verifolio.model.answer import Verdict
 
 from ..instances import Instance, cap, read_instances
 from ..matching import key_of, row_label
@@ -103,7 +103,7 @@ def _read(text: str, source: Source) -> list[Run]:
 
 def parse_configuration(text: str, cores: int = 1) -> Configuration:
     """`crown` or `pgd:restarts=20,steps=100`; the verifier must be registered, though not usable here."""
-    from verifolio.registry import installed
+    from verifolio.plugin.registry import installed
 
     name, _, rest = text.partition(":")
     if name not in installed().verifiers:

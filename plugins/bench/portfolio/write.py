@@ -7,7 +7,7 @@ from typing import Any
 
 import yaml
 
-from verifolio.portfolio import Portfolio
+from verifolio.portfolio.tree import Portfolio
 
 from .table import Lane, Schedule, Step, Table
 
@@ -20,7 +20,7 @@ def portfolio_text(schedule: Schedule, table: Table, about: Sequence[str]) -> st
 
 def read_back(text: str, name: str) -> Portfolio:
     """What was written, read as every command will read it."""
-    from verifolio.portfolio_file import parse_portfolio
+    from verifolio.portfolio.file import parse_portfolio
 
     return parse_portfolio(text, name)
 

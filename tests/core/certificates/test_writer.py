@@ -11,12 +11,12 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from verifolio.answer import Verdict
-from verifolio.budget import Budget
 from verifolio.certificates.writer import obstacle, write
+from verifolio.model.answer import Verdict
+from verifolio.model.query import Query
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.verifier import Crown, CrownOptions
-from verifolio.query import Query
-from verifolio.verifier import Context
+from verifolio.run.budget import Budget
 from verifolio_check.main import run
 
 

@@ -341,7 +341,7 @@ def main() -> None:
     import onnxruntime  # noqa: F401
     import torch  # noqa: F401
 
-    import verifolio.preload  # noqa: F401
+    import verifolio.solve.preload  # noqa: F401
 
     folder = Path(sys.argv[1])
     os.chdir(folder)

@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from verifolio.answer import Answer, Verdict
 from verifolio.cli.common import certificate_notes, exit_code
 from verifolio.cli.doctor import state
 from verifolio.cli.main import run
+from verifolio.model.answer import Answer, Verdict
 from verifolio.testing.samples import reaches, write_sum
 from verifolio.vnnlib import write
 

@@ -19,7 +19,7 @@ from verifolio.encode.heads import (
 from verifolio.errors import InputError
 from verifolio.graph import Dense, Graph, GraphBuilder, Relu
 from verifolio.graph.enclosure import enclose
-from verifolio.problem import Ball, dense_rows
+from verifolio.model.problem import Ball, dense_rows
 from verifolio.vnnlib import Rows, make_rows
 
 INPUTS, OUTPUTS = 3, 4

@@ -17,8 +17,8 @@ from verifolio.encode.safe import proves_infeasible, safe_lower_bound
 from verifolio.errors import InputError
 from verifolio.graph import Constant, Dense, Elementwise, GraphBuilder, Relu, Sum
 from verifolio.graph.enclosure import enclose
-from verifolio.network import Network
-from verifolio.problem import Ball, Domain
+from verifolio.model.problem import Ball, Domain
+from verifolio.onnx_import.network import Network
 from verifolio.testing.generate import KINDS, Kind, Shape, random_domain, random_graph
 from verifolio.vnnlib import make_rows
 

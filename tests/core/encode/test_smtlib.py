@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 import z3
 
-from verifolio.answer import Verdict
 from verifolio.encode.exact_forms import NotExact, exact_network
 from verifolio.encode.smtlib import to_smtlib
 from verifolio.errors import InputError
 from verifolio.graph import Dense, GraphBuilder
-from verifolio.problem import Ball
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Ball
 from verifolio.testing.generate import KINDS, Kind, Shape, generate, write_problem
 
 

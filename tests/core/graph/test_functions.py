@@ -16,7 +16,7 @@ from onnx import TensorProto, helper
 from verifolio.graph import Elementwise, GraphBuilder
 from verifolio.graph.enclosure import UNIT, enclose
 from verifolio.graph.functions import FUNCTIONS
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
 
 Real = Any  # an mpmath number; the package has no types
 PRECISE = mpmath.mp.clone()

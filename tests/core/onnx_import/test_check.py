@@ -12,12 +12,12 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from verifolio.errors import InputError
-from verifolio.network import Network
 from verifolio.onnx_import import table
 from verifolio.onnx_import.activations import clip
 from verifolio.onnx_import.call import Call
 from verifolio.onnx_import.check import check_on_box, import_graph
 from verifolio.onnx_import.lowering import Lowering
+from verifolio.onnx_import.network import Network
 from verifolio.onnx_import.values import Known, Value, known
 
 node = helper.make_node

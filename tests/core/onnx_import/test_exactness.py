@@ -15,8 +15,8 @@ from onnx import TensorProto, helper, numpy_helper
 from verifolio.graph import Conv, Dense, Graph, Scale
 from verifolio.graph.enclosure import enclose
 from verifolio.graph.graph import is_exact
-from verifolio.network import Network
 from verifolio.onnx_import import exact
+from verifolio.onnx_import.network import Network
 from verifolio.onnx_import.values import Known, known
 
 DRAW = np.random.default_rng(11)

@@ -13,8 +13,8 @@ import pytest
 from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from verifolio.errors import InputError
-from verifolio.network import Network
-from verifolio.onnx_import import import_graph
+from verifolio.onnx_import.check import import_graph
+from verifolio.onnx_import.network import Network
 from verifolio.onnx_import.table import HANDLERS
 
 INTEGERS = (-1, 0, 1, 2, 3, 5, -2, 100, 10**9, 2**31, 2**62, -(2**63))

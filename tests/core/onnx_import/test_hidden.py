@@ -15,7 +15,7 @@ from onnx import TensorProto, helper, numpy_helper
 from verifolio.errors import UnsupportedNetwork
 from verifolio.graph.enclosure import enclose
 from verifolio.graph.module import GraphModule
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
 
 node = helper.make_node
 

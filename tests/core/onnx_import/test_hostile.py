@@ -16,8 +16,9 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from verifolio.errors import InputError, UnsupportedNetwork
-from verifolio.network import Network
-from verifolio.onnx_import import import_graph, open_session
+from verifolio.onnx_import.check import import_graph
+from verifolio.onnx_import.network import Network
+from verifolio.onnx_import.session import open_session
 
 GIGABYTE = 1 << 20  # in the kilobytes of ru_maxrss
 

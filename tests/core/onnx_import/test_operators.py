@@ -14,7 +14,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from verifolio.graph import Relu
 from verifolio.graph.module import GraphModule
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
 from verifolio.onnx_import.table import HANDLERS
 
 RANDOM = np.random.default_rng(7)
@@ -285,7 +285,7 @@ def _split_sizes(case: Case) -> list[int]:
 
 
 def _runtime_shape(network: Network) -> tuple[int, ...]:
-    from verifolio.network import _session
+    from verifolio.onnx_import.network import _session
 
     session, inputs, outputs = _session(network)
     x = np.full(inputs[0].shape, 9.0, np.float32)

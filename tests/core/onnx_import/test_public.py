@@ -11,8 +11,8 @@ from pathlib import Path
 import onnx
 import pytest
 
-from verifolio.network import Network
-from verifolio.onnx_import import import_graph
+from verifolio.onnx_import.check import import_graph
+from verifolio.onnx_import.network import Network
 from verifolio.onnx_import.table import HANDLERS
 
 ROOT = Path(__file__).resolve().parents[3]

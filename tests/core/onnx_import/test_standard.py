@@ -21,7 +21,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from verifolio.errors import InputError
 from verifolio.graph.module import GraphModule
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
 from verifolio.onnx_import.table import HANDLERS
 
 RUNTIME_OPSET, RUNTIME_IR = 26, 11  # the newest that ONNX Runtime loads; the cases may be newer

@@ -11,8 +11,7 @@ import mpmath
 import numpy as np
 import pytest
 
-from verifolio import exact
-from verifolio.graph import Elementwise, GraphBuilder, Scale
+from verifolio.graph import Elementwise, GraphBuilder, Scale, exact
 from verifolio.graph.functions import FUNCTIONS
 from verifolio.onnx_import.table import HANDLERS
 from verifolio.testing.attained import Undefined, attained, double_above, row_value

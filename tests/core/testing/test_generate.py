@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verifolio.answer import Verdict, Witness
 from verifolio.graph.enclosure import enclose
-from verifolio.problem import Problem, dense_rows
-from verifolio.referee import judge
+from verifolio.model.answer import Verdict, Witness
+from verifolio.model.problem import Problem, dense_rows
 from verifolio.testing.generate import KINDS, Kind, Shape, generate, write_problem
 from verifolio.testing.regions import TooManyRegions, linear_regions, true_margin
+from verifolio.trust.referee import judge
 
 
 def margin_at(problem: Problem, x: np.ndarray) -> float:

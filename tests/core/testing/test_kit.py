@@ -13,15 +13,16 @@ import pytest
 import torch
 from torch import Tensor
 
-from verifolio.answer import Outcome
-from verifolio.bounder import Bounder
-from verifolio.budget import Budget
-from verifolio.evidence import Bounds
-from verifolio.network import Network
-from verifolio.problem import Problem
-from verifolio.property import Points, Property, Reference, build_query
-from verifolio.query import Query
-from verifolio.registry import installed
+from verifolio.model.answer import Outcome
+from verifolio.model.problem import Problem
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.evidence import Bounds
+from verifolio.plugin.property import Points, Property, Reference, build_query
+from verifolio.plugin.registry import installed
+from verifolio.plugin.verifier import Context, Verifier
+from verifolio.run.budget import Budget
 from verifolio.testing import (
     EXAMPLES,
     BounderConformance,
@@ -34,7 +35,6 @@ from verifolio.testing.corpus import random_examples
 from verifolio.testing.estimators import Clueless
 from verifolio.testing.hostile_verifiers import NoPoint, Presumptuous, Raising, WrongPoint, WrongProof
 from verifolio.testing.trial import attempt, miss
-from verifolio.verifier import Context, Verifier
 from verifolio.vnnlib import make_rows
 
 Failure = pytest.fail.Exception

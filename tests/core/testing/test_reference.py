@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from verifolio.graph import Elementwise, Op, Product, Relu
-from verifolio.problem import Ball, Domain
+from verifolio.model.problem import Ball, Domain
 from verifolio.testing.generate import KINDS, Shape, generate
 from verifolio.testing.networks import dense_graph
 from verifolio.testing.realistic import NETWORKS, boxes

@@ -11,15 +11,15 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verifolio.answer import Verdict, Witness
-from verifolio.budget import Budget
-from verifolio.evidence import Evidence
 from verifolio.graph import Dense, GraphBuilder
-from verifolio.problem import Domain, Problem
-from verifolio.query import Query
-from verifolio.referee import judge
-from verifolio.registry import installed
-from verifolio.verifier import Context, Verifier
+from verifolio.model.answer import Verdict, Witness
+from verifolio.model.problem import Domain, Problem
+from verifolio.model.query import Query
+from verifolio.plugin.evidence import Evidence
+from verifolio.plugin.registry import installed
+from verifolio.plugin.verifier import Context, Verifier
+from verifolio.run.budget import Budget
+from verifolio.trust.referee import judge
 from verifolio.vnnlib import make_rows
 
 ROOT = Path(__file__).parents[3]
@@ -131,7 +131,7 @@ def test_equal_seeds_give_equal_points() -> None:
 
 def test_registering_imports_no_torch() -> None:
     code = (
-        "import sys; from verifolio.plugins import attack; from verifolio.registry import Registry; "
+        "import sys; from verifolio.plugins import attack; from verifolio.plugin.registry import Registry; "
         "attack.register_verifiers(Registry('verifier')); sys.exit('torch' in sys.modules)"
     )
     environment = {**os.environ, "PYTHONSAFEPATH": "1"}

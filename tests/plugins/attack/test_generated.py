@@ -7,12 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verifolio.answer import Verdict, Witness
-from verifolio.budget import Budget
-from verifolio.referee import judge
-from verifolio.registry import installed
+from verifolio.model.answer import Verdict, Witness
+from verifolio.plugin.registry import installed
+from verifolio.plugin.verifier import Context
+from verifolio.run.budget import Budget
 from verifolio.testing.generate import KINDS, Shape, generate, write_problem
-from verifolio.verifier import Context
+from verifolio.trust.referee import judge
 
 
 @pytest.mark.parametrize("seed", range(24))

@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verifolio.answer import Verdict
-from verifolio.bounder import Bounders
-from verifolio.evidence import Bounds
 from verifolio.graph import Conv, Dense, Graph, GraphBuilder, Relu, Scale, Select, Sum
-from verifolio.oracle import Oracle
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Ball, Domain, Problem
+from verifolio.model.query import Query
+from verifolio.plugin.bounder import Bounders
+from verifolio.plugin.evidence import Bounds
 from verifolio.plugins.auto_lirpa.bounder import AutoLirpaBounder
 from verifolio.plugins.auto_lirpa.presence import missing
 from verifolio.plugins.auto_lirpa.rounding import Losses
 from verifolio.plugins.auto_lirpa.verifier import AutoLirpa, AutoLirpaOptions
 from verifolio.plugins.crown.bounder import CrownBounder
-from verifolio.portfolio import single
-from verifolio.problem import Ball, Domain, Problem
-from verifolio.query import Query
+from verifolio.portfolio.tree import single
+from verifolio.solve.oracle import Oracle
 from verifolio.testing import BounderConformance, VerifierConformance
 from verifolio.testing.networks import bells, plus_minus
 from verifolio.testing.trial import sample, untrue

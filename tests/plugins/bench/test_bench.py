@@ -16,8 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from verifolio.answer import Verdict
 from verifolio.errors import InputError
+from verifolio.model.answer import Verdict
 from verifolio.plugins.bench.instances import Instance, cap, read_instances, select
 from verifolio.plugins.bench.ledger import Ledger, content_of, content_of_query
 from verifolio.plugins.bench.matching import key_of

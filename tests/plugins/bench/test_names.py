@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from verifolio.answer import Verdict
 from verifolio.errors import InputError
-from verifolio.names import safe_name
+from verifolio.files.names import safe_name
+from verifolio.model.answer import Verdict
 from verifolio.plugins.bench.instances import Instance, parse_networks, read_instances
 from verifolio.plugins.bench.results import Result, read_lines, read_tool, write_results
 from verifolio.plugins.bench.runner import Places

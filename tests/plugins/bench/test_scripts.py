@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verifolio.query import Query
+from verifolio.model.query import Query
 
 ROOT = Path(__file__).resolve().parents[3]
 SCRIPTS = ROOT / "vnncomp_scripts"

@@ -15,18 +15,19 @@ import psutil
 import pytest
 from onnx import TensorProto, helper
 
-from verifolio.answer import Answer, Flag, Verdict
 from verifolio.errors import InputError
-from verifolio.executor import Executor
-from verifolio.hooks import executors
-from verifolio.network import Network
+from verifolio.model.answer import Answer, Flag, Verdict
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.executor import Executor
+from verifolio.plugin.hooks import executors
 from verifolio.plugins.command.description import VARIABLE, described, parse_description, read_description
 from verifolio.plugins.command.files import read_point, write_files
 from verifolio.plugins.command.verdict import read_verdict
 from verifolio.plugins.command.verifier import Tool, make_class
-from verifolio.portfolio import Member, Portfolio, Race
-from verifolio.query import Query
-from verifolio.solve import Settings, Walk
+from verifolio.portfolio.tree import Member, Portfolio, Race
+from verifolio.run.settings import Settings
+from verifolio.solve.walk import Walk
 from verifolio.testing.hostile_verifiers import Corners
 from verifolio.testing.samples import reaches, write_sum
 
@@ -219,7 +220,7 @@ def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Exec
 def test_a_hanging_tool_is_gone_with_all_it_started(
     registered: Executor, network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from verifolio.attempt import Choice
+    from verifolio.plugin.choice import Choice
 
     pids = tmp_path / "pids"
     make(tmp_path, HANG, environment={"FAKE_PIDS": str(pids)})
@@ -237,7 +238,7 @@ def test_a_hanging_tool_is_gone_with_all_it_started(
 def test_a_losing_tool_is_gone(
     registered: Executor, network: Network, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from verifolio.attempt import Choice
+    from verifolio.plugin.choice import Choice
 
     pids = tmp_path / "pids"
     make(tmp_path, HANG, environment={"FAKE_PIDS": str(pids)})

@@ -13,9 +13,9 @@ import pytest
 import torch
 
 from verifolio.graph.ops import Array
+from verifolio.model.problem import Ball, Domain
 from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.region import Region
-from verifolio.problem import Ball, Domain
 from verifolio.testing.reference import Lines, Reference
 
 

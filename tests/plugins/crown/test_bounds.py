@@ -24,12 +24,12 @@ from verifolio.graph import (
     Sparse,
     Sum,
 )
+from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.plugins.crown.bounder import AlphaBounder, CrownBounder, IntervalBounder
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.program import Program
 from verifolio.plugins.crown.region import Region
 from verifolio.plugins.crown.sweep import Effort, sweep
-from verifolio.problem import Ball, Domain, Problem
 from verifolio.testing.generate import KINDS, Shape, generate
 from verifolio.testing.trial import evaluate, sample, untrue
 from verifolio.vnnlib import make_rows

@@ -8,18 +8,18 @@ from functools import cache
 import numpy as np
 import pytest
 
-from verifolio.answer import Verdict
-from verifolio.budget import Budget
 from verifolio.graph import Dense, Graph, GraphBuilder, Relu, Select
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Ball, Domain, Problem, dense_rows
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown import boxes
 from verifolio.plugins.crown.blocks import make_blocks, make_kernel
 from verifolio.plugins.crown.boxes import Batch, BoxEngine, KernelEngine, TensorEngine, make_engine
 from verifolio.plugins.crown.input_split import InputSplit
 from verifolio.plugins.crown.verifier import absorb_input_rows
-from verifolio.problem import Ball, Domain, Problem, dense_rows
+from verifolio.run.budget import Budget
 from verifolio.testing.generate import KINDS, Shape, generate
 from verifolio.testing.trial import evaluate, miss
-from verifolio.verifier import Context
 from verifolio.vnnlib import Rows, make_rows
 
 needs_kernel = pytest.mark.skipif(boxes._boxes is None, reason="the compiled kernel was not built here")

@@ -10,19 +10,19 @@ import numpy as np
 import pytest
 import torch
 
-from verifolio.answer import Verdict
-from verifolio.budget import Budget
 from verifolio.errors import InputError
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Domain, Problem
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown import neuron_split
 from verifolio.plugins.crown.certificate import Depth, Ledger, check, covers
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.root import plant
 from verifolio.plugins.crown.sweep import Effort
 from verifolio.plugins.crown.verifier import Crown, CrownOptions
-from verifolio.problem import Domain, Problem
+from verifolio.run.budget import Budget
 from verifolio.testing.generate import Shape, random_graph
 from verifolio.testing.trial import evaluate, sample
-from verifolio.verifier import Context
 from verifolio.vnnlib import make_rows
 
 

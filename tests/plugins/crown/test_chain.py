@@ -10,6 +10,7 @@ import torch
 
 from verifolio.graph import Dense, Graph, GraphBuilder, Relu, Scale, Sum
 from verifolio.graph.module import GraphModule
+from verifolio.model.problem import Domain, Problem
 from verifolio.plugins.crown import sweep as sweeping
 from verifolio.plugins.crown.bounder import CrownBounder
 from verifolio.plugins.crown.chain import alike, is_chain
@@ -18,7 +19,6 @@ from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.region import Region
 from verifolio.plugins.crown.sweep import Effort, sweep
 from verifolio.plugins.crown.tables import Columns
-from verifolio.problem import Domain, Problem
 from verifolio.testing.generate import Shape, generate
 from verifolio.testing.trial import evaluate, sample, untrue
 from verifolio.vnnlib import make_rows

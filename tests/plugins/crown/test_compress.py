@@ -8,12 +8,12 @@ import torch
 
 from verifolio.graph import Concat, Dense, GraphBuilder, Relu
 from verifolio.graph.enclosure import enclose
+from verifolio.model.problem import Domain
 from verifolio.plugins.crown.compress import compress
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.program import Program
 from verifolio.plugins.crown.region import Region
 from verifolio.plugins.crown.sweep import Effort, sweep
-from verifolio.problem import Domain
 from verifolio.testing.generate import KINDS, Shape, random_graph
 from verifolio.testing.trial import sample
 

@@ -8,14 +8,14 @@ import numpy as np
 import pytest
 import torch
 
-from verifolio.budget import Budget
 from verifolio.graph import Dense, GraphBuilder, Relu
+from verifolio.model.problem import Domain, Problem
 from verifolio.plugins.crown import deepen as module
 from verifolio.plugins.crown.deepen import Deepened, deepen
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.root import Trunk, plant
 from verifolio.plugins.crown.sweep import Effort
-from verifolio.problem import Domain, Problem
+from verifolio.run.budget import Budget
 from verifolio.testing.generate import KINDS, Shape, random_graph
 from verifolio.testing.trial import sample, untrue
 from verifolio.vnnlib import make_rows

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from verifolio.answer import Verdict
-from verifolio.budget import Budget
-from verifolio.exact import evaluate as exactly
 from verifolio.graph import Conv, Dense, Graph, GraphBuilder, Relu
+from verifolio.graph.exact import evaluate as exactly
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Domain, Problem
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.opposites import halve
 from verifolio.plugins.crown.root import plant
 from verifolio.plugins.crown.sweep import Effort
 from verifolio.plugins.crown.verifier import Crown, CrownOptions
-from verifolio.problem import Domain, Problem
+from verifolio.run.budget import Budget
 from verifolio.testing.trial import sample, untrue
-from verifolio.verifier import Context
 from verifolio.vnnlib import make_rows
 
 

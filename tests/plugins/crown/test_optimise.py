@@ -7,8 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from verifolio.budget import Budget
 from verifolio.graph.module import GraphModule
+from verifolio.model.problem import Domain, Problem
 from verifolio.plugins.crown.ascent import Variables, ascend
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.leaf import LeafSolver
@@ -17,7 +17,7 @@ from verifolio.plugins.crown.program import State
 from verifolio.plugins.crown.root import Root, plant
 from verifolio.plugins.crown.subproblems import Subproblems
 from verifolio.plugins.crown.sweep import Effort
-from verifolio.problem import Domain, Problem
+from verifolio.run.budget import Budget
 from verifolio.testing.generate import KINDS, Shape, generate, random_condition, random_graph
 from verifolio.testing.trial import sample
 from verifolio.vnnlib import make_rows

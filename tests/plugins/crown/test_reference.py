@@ -13,9 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from verifolio.evidence import Bounds
 from verifolio.graph import Graph
 from verifolio.graph.ops import Array
+from verifolio.model.problem import Domain, Problem
+from verifolio.plugin.evidence import Bounds
 from verifolio.plugins.crown.bounder import AlphaBounder, CrownBounder, IntervalBounder, all_rows
 from verifolio.plugins.crown.chain import is_chain
 from verifolio.plugins.crown.layers import Space
@@ -23,7 +24,6 @@ from verifolio.plugins.crown.program import Program, State
 from verifolio.plugins.crown.region import Region
 from verifolio.plugins.crown.sweep import Effort, sweep
 from verifolio.plugins.crown.training import crown_margins, interval_margins
-from verifolio.problem import Domain, Problem
 from verifolio.testing.networks import dense_graph
 from verifolio.testing.realistic import BRANCHED, CHAINS, NETWORKS, SMOOTH, balls, boxes
 from verifolio.testing.reference import Bounded, Reference, attained, default_slopes

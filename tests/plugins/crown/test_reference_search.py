@@ -10,9 +10,9 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from verifolio.budget import Budget
 from verifolio.graph import Graph
 from verifolio.graph.ops import Array
+from verifolio.model.problem import Domain, Problem
 from verifolio.plugins.crown import boxes as engines
 from verifolio.plugins.crown.ascent import Variables
 from verifolio.plugins.crown.bounder import all_rows
@@ -28,7 +28,7 @@ from verifolio.plugins.crown.program import Program
 from verifolio.plugins.crown.region import Region
 from verifolio.plugins.crown.root import Root, Trunk, make_goal
 from verifolio.plugins.crown.sweep import Effort, sweep
-from verifolio.problem import Domain, Problem
+from verifolio.run.budget import Budget
 from verifolio.testing.realistic import CHAINS, NETWORKS, balls, boxes
 from verifolio.testing.reference import Reference, attained
 from verifolio.testing.trial import evaluate as values_at

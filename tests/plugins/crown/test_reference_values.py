@@ -10,16 +10,16 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from verifolio.budget import Budget
 from verifolio.graph import Graph
 from verifolio.graph.ops import Array
+from verifolio.model.problem import Domain, Problem
 from verifolio.plugins.crown.assume import _Layer, assume
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.pieces import Pieces
 from verifolio.plugins.crown.root import Trunk
 from verifolio.plugins.crown.sweep import Effort
 from verifolio.plugins.crown.value_bounds import ValueBounds
-from verifolio.problem import Domain, Problem
+from verifolio.run.budget import Budget
 from verifolio.testing.realistic import NETWORKS, boxes
 from verifolio.testing.reference import Reference
 from verifolio.testing.trial import evaluate, sample

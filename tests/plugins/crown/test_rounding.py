@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from verifolio.answer import Verdict
-from verifolio.budget import Budget
 from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Product, Relu, Scale, Select, Sparse
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Ball, Domain, Problem
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.compress import compress
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.program import Program
@@ -19,8 +20,7 @@ from verifolio.plugins.crown.relax.relu import ReluRelaxation
 from verifolio.plugins.crown.relax.smooth import SmoothRelaxation
 from verifolio.plugins.crown.sweep import Effort, sweep
 from verifolio.plugins.crown.verifier import Crown, CrownOptions
-from verifolio.problem import Ball, Domain, Problem
-from verifolio.verifier import Context
+from verifolio.run.budget import Budget
 from verifolio.vnnlib import make_rows
 
 LOST = 2.0**-25  # added to 1 in float32, it vanishes

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import torch
 
-from verifolio.answer import Verdict
-from verifolio.budget import Budget
-from verifolio.evidence import Evidence
 from verifolio.graph import Constant, Dense, Elementwise, Graph, GraphBuilder, Product, Scale
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Domain, Problem
+from verifolio.plugin.evidence import Evidence
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.assume import assume
 from verifolio.plugins.crown.layers import Space
 from verifolio.plugins.crown.pieces import Pieces
@@ -20,11 +21,10 @@ from verifolio.plugins.crown.root import Trunk
 from verifolio.plugins.crown.smooth import Smooth, SmoothOptions
 from verifolio.plugins.crown.sweep import Effort
 from verifolio.plugins.crown.value_bounds import ValueBounds
-from verifolio.problem import Domain, Problem
+from verifolio.run.budget import Budget
 from verifolio.testing.check import checker
 from verifolio.testing.networks import bells, gated, plus_minus
 from verifolio.testing.trial import evaluate, sample
-from verifolio.verifier import Context
 from verifolio.vnnlib import make_rows
 
 WIDE = Domain(-np.full(3, 0.7), np.full(3, 0.7))

@@ -12,20 +12,20 @@ from typing import Any
 import numpy as np
 import pytest
 
-from verifolio.answer import Outcome, Verdict
-from verifolio.budget import Budget
-from verifolio.evidence import Evidence
 from verifolio.graph import Dense, GraphBuilder, Relu
+from verifolio.model.answer import Outcome, Verdict
+from verifolio.model.problem import Ball, Domain, Problem
+from verifolio.plugin.evidence import Evidence
+from verifolio.plugin.registry import installed
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown import boxes, deepen, neuron_split
 from verifolio.plugins.crown.smooth import Smooth
 from verifolio.plugins.crown.verifier import Crown, CrownOptions
-from verifolio.problem import Ball, Domain, Problem
-from verifolio.registry import installed
+from verifolio.run.budget import Budget
 from verifolio.testing.check import checker
 from verifolio.testing.generate import DISTANCES, KINDS, Generated, Shape, generate, write_problem
 from verifolio.testing.networks import gated, plus_minus
 from verifolio.testing.trial import attempt, evaluate, sample
-from verifolio.verifier import Context
 from verifolio.vnnlib import make_rows
 
 MODES = ("auto", "input", "neuron", "none")

@@ -10,9 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verifolio.arrays import read_array, read_arrays
 from verifolio.data import load_data
 from verifolio.errors import InputError
+from verifolio.files.arrays import read_array, read_arrays
 
 SHARED = Path(os.environ.get("VERIFOLIO_SHARED", Path(__file__).parents[4] / "shared" / "data"))
 NO_MNIST = pytest.mark.skipif(
@@ -23,7 +23,7 @@ NO_MNIST = pytest.mark.skipif(
 @pytest.fixture(autouse=True)
 def no_packages(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What the system's packages hold is no matter of these tests."""
-    monkeypatch.setattr("verifolio.data.SYSTEM", tmp_path / "nowhere")
+    monkeypatch.setattr("verifolio.plugin.data_source.SYSTEM", tmp_path / "nowhere")
 
 
 def test_digits_are_split_without_overlap() -> None:

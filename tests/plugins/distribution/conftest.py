@@ -10,7 +10,7 @@ import pytest
 
 from verifolio.encode.onnx_writer import write_onnx
 from verifolio.graph import Dense, GraphBuilder, Relu
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
 
 Weights = tuple[np.ndarray, np.ndarray]
 Make = Callable[..., Network]

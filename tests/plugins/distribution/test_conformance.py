@@ -7,13 +7,13 @@ from pathlib import Path
 import numpy as np
 
 from verifolio.encode.onnx_writer import write_onnx
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.registry import installed
 from verifolio.plugins.distribution.bracket import Bracket
 from verifolio.plugins.distribution.closest import Closest
 from verifolio.plugins.distribution.family import Family
 from verifolio.plugins.distribution.grid_search import Binary, KBinary
 from verifolio.plugins.distribution.search import Critical, Question
-from verifolio.registry import installed
 from verifolio.testing import EstimatorConformance
 from verifolio.testing.networks import dense_graph
 

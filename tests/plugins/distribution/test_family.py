@@ -8,7 +8,7 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from verifolio.network import Network
+from verifolio.onnx_import.network import Network
 from verifolio.plugins.distribution.family import Family
 
 N = 400

@@ -6,8 +6,8 @@ import random
 
 import pytest
 
-from verifolio.answer import Verdict
 from verifolio.errors import SoundnessAlarm
+from verifolio.model.answer import Verdict
 from verifolio.plugins.distribution.grid import Scheduler, splits
 from verifolio.plugins.distribution.parse import parse_epsilons
 from verifolio.plugins.distribution.simulate import draw_times, simulate

@@ -11,14 +11,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from verifolio.answer import Verdict
 from verifolio.cli.main import run as cli
-from verifolio.oracle import Oracle
+from verifolio.model.answer import Verdict
 from verifolio.plugins.distribution.command import identified
 from verifolio.plugins.distribution.ledger import Ledger
 from verifolio.plugins.distribution.run import Setting
 from verifolio.plugins.distribution.search import Critical, Status, Step
-from verifolio.portfolio import default_key
+from verifolio.portfolio.tree import default_key
+from verifolio.solve.oracle import Oracle
 
 from .conftest import Make
 

@@ -8,12 +8,12 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from verifolio.answer import Witness
-from verifolio.budget import Budget
-from verifolio.network import Network
+from verifolio.model.answer import Witness
+from verifolio.onnx_import.network import Network
 from verifolio.plugins.distribution.family import Family
 from verifolio.plugins.distribution.nearest import Spot, approach
-from verifolio.referee import replay
+from verifolio.run.budget import Budget
+from verifolio.trust.referee import replay
 
 Make = Callable[..., Network]
 STD = np.array([0.5, 0.25])

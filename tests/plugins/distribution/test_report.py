@@ -11,12 +11,12 @@ import pytest
 
 from verifolio.cli.main import run as cli
 from verifolio.data import load_data
-from verifolio.network import Network
-from verifolio.oracle import Oracle
+from verifolio.onnx_import.network import Network
 from verifolio.plugins.distribution.costs import search_costs, worst_case
 from verifolio.plugins.distribution.figures_between import extreme_pairs
 from verifolio.plugins.distribution.ledger import Ledger
 from verifolio.plugins.distribution.run import Distribution, Setting, make_items
+from verifolio.solve.oracle import Oracle
 
 NETWORKS = Path(__file__).resolve().parents[3] / "examples" / "networks"
 GRID = tuple(round(0.01 + 0.02 * k, 3) for k in range(16))

@@ -20,19 +20,20 @@ from typing import IO
 import numpy as np
 import pytest
 
-from verifolio.answer import Verdict, Witness
-from verifolio.bounder import Bounders
 from verifolio.cli.main import run as cli
-from verifolio.data import Dataset, load_data
+from verifolio.data import load_data
 from verifolio.errors import SoundnessAlarm, UnknownPlugin
-from verifolio.network import Network
-from verifolio.oracle import Oracle
+from verifolio.model.answer import Verdict, Witness
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.bounder import Bounders
+from verifolio.plugin.data_source import Dataset
+from verifolio.plugin.registry import Plugins
 from verifolio.plugins.distribution import run as running
 from verifolio.plugins.distribution.ledger import Ledger
 from verifolio.plugins.distribution.run import Distribution, Setting, make_family, make_items
 from verifolio.plugins.distribution.search import Critical, Question, Status, Step, conflict
 from verifolio.plugins.distribution.table import COLUMNS, MORE, Row, read_csv, write_csv, write_verona
-from verifolio.registry import Plugins
+from verifolio.solve.oracle import Oracle
 from verifolio.testing.hostile_verifiers import WrongBounds
 from verifolio.testing.samples import age
 

@@ -12,20 +12,20 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verifolio.answer import Flag, Outcome, Verdict
 from verifolio.errors import InputError, SoundnessAlarm
-from verifolio.executor import Executor, Handle
-from verifolio.network import Network
-from verifolio.oracle import Oracle
+from verifolio.model.answer import Flag, Outcome, Verdict
+from verifolio.model.problem import Problem
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.executor import Executor, Handle
+from verifolio.plugin.verifier import Context, Verifier
 from verifolio.plugins.distribution.bracket import Bracket
 from verifolio.plugins.distribution.closest import Closest
 from verifolio.plugins.distribution.family import Family, per_input
 from verifolio.plugins.distribution.grid_search import Binary, KBinary, KBinaryOptions
 from verifolio.plugins.distribution.search import Critical, Question, Status, Step
-from verifolio.portfolio import single
-from verifolio.problem import Problem
+from verifolio.portfolio.tree import single
 from verifolio.run import End, Job, Link, Result
-from verifolio.verifier import Context, Verifier
+from verifolio.solve.oracle import Oracle
 from verifolio.vnnlib import load
 
 GRID = tuple(round(0.001 + 0.002 * i, 3) for i in range(200))

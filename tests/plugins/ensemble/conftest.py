@@ -15,12 +15,12 @@ from scipy.optimize import linprog
 from verifolio.encode.onnx_writer import write_onnx
 from verifolio.graph import Dense, Graph, GraphBuilder, Relu
 from verifolio.graph.module import GraphModule
-from verifolio.network import Network
-from verifolio.oracle import Oracle
-from verifolio.portfolio import single
-from verifolio.problem import Domain, Problem
-from verifolio.property import Reference
-from verifolio.query import product_graph
+from verifolio.model.problem import Domain, Problem
+from verifolio.model.query import product_graph
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.property import Reference
+from verifolio.portfolio.tree import single
+from verifolio.solve.oracle import Oracle
 from verifolio.testing.generate import Shape, random_graph
 from verifolio.testing.regions import least_margin, linear_regions
 from verifolio.vnnlib import make_rows

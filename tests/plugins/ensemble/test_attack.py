@@ -14,9 +14,9 @@ import pytest
 
 from verifolio.data import load_data
 from verifolio.errors import InputError
-from verifolio.estimator import silent
-from verifolio.network import Network
-from verifolio.oracle import Oracle
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.estimator import silent
+from verifolio.plugin.property import Reference
 from verifolio.plugins.ensemble.attack import (
     AttackOptions,
     AttackRequest,
@@ -34,7 +34,7 @@ from verifolio.plugins.ensemble.ledger import Ledger
 from verifolio.plugins.ensemble.monolith import Program, make_part
 from verifolio.plugins.ensemble.replay import Spot, make_references
 from verifolio.plugins.ensemble.survey import Survey
-from verifolio.property import Reference
+from verifolio.solve.oracle import Oracle
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "ensemble"
 

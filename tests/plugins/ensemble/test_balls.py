@@ -12,12 +12,12 @@ import pytest
 import torch
 from scipy.optimize import linprog
 
-from verifolio.answer import Verdict
 from verifolio.data import load_data
 from verifolio.encode.onnx_writer import write_onnx
 from verifolio.graph import Dense, GraphBuilder
-from verifolio.network import Network
-from verifolio.oracle import Oracle
+from verifolio.model.answer import Verdict
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.property import Reference
 from verifolio.plugins.ensemble.accuracy import robust_accuracies
 from verifolio.plugins.ensemble.balls import Balls
 from verifolio.plugins.ensemble.climb import best_move, climb
@@ -33,8 +33,8 @@ from verifolio.plugins.ensemble.selection import (
     agreement_points,
 )
 from verifolio.plugins.ensemble.survey import Survey
-from verifolio.portfolio import single
-from verifolio.property import Reference
+from verifolio.portfolio.tree import single
+from verifolio.solve.oracle import Oracle
 from verifolio.testing.samples import age
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "ensemble"

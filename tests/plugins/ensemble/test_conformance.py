@@ -7,10 +7,10 @@ from pathlib import Path
 
 import numpy as np
 
-from verifolio.data import Dataset
+from verifolio.plugin.data_source import Dataset
+from verifolio.plugin.property import Reference
 from verifolio.plugins.ensemble.attack import AttackRequest, AttackResult, EnsembleAttack
 from verifolio.plugins.ensemble.selection import EnsembleSelection, SelectionRequest, SelectionResult
-from verifolio.property import Reference
 from verifolio.testing import Classifier, EstimatorConformance
 
 

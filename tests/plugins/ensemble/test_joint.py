@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from verifolio.answer import Verdict
 from verifolio.errors import InputError
-from verifolio.network import Network
+from verifolio.model.answer import Verdict
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.property import Points, Reference
+from verifolio.plugin.registry import installed
 from verifolio.plugins.ensemble.compose import headed, merge
 from verifolio.plugins.ensemble.joint import JointOptions, SimultaneousMisclassification, average_query
 from verifolio.plugins.ensemble.keep import keep_query
-from verifolio.property import Points, Reference
-from verifolio.query import Query
-from verifolio.registry import installed
 from verifolio.vnnlib import load
 
 EXAMPLES = Path(__file__).parents[3] / "examples" / "ensemble"

@@ -13,19 +13,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from verifolio.bounder import Bounder, Bounders
-from verifolio.budget import Budget
 from verifolio.errors import SoundnessAlarm
-from verifolio.evidence import Bounds, Margins
-from verifolio.network import Network
+from verifolio.model.problem import Domain, Problem
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.bounder import Bounder, Bounders
+from verifolio.plugin.evidence import Bounds, Margins
+from verifolio.plugin.property import Reference
+from verifolio.plugin.registry import Plugins
 from verifolio.plugins.ensemble.accuracy import _Work
 from verifolio.plugins.ensemble.ledger import Ledger
 from verifolio.plugins.ensemble.proofs import Prover
 from verifolio.plugins.ensemble.replay import Spot
 from verifolio.plugins.ensemble.survey import Survey
-from verifolio.problem import Domain, Problem
-from verifolio.property import Reference
-from verifolio.registry import Plugins
+from verifolio.run.budget import Budget
 from verifolio.testing.hostile_verifiers import WrongBounds
 from verifolio.testing.networks import plus_minus
 from verifolio.vnnlib import make_rows

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 import pytest
 
-from verifolio.answer import Verdict
 from verifolio.cli.main import run
 from verifolio.data import load_data
 from verifolio.errors import InputError
-from verifolio.network import Network
+from verifolio.model.answer import Verdict
+from verifolio.onnx_import.network import Network
 from verifolio.plugins.ensemble.falsify import Plan
 from verifolio.plugins.ensemble.ledger import Ledger
 from verifolio.plugins.ensemble.scores import Interval, MutualErrors, replace_members

@@ -12,20 +12,20 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from verifolio.answer import Outcome
-from verifolio.bounder import Bounder
-from verifolio.budget import Budget
-from verifolio.evidence import Assumptions, Bounds, Margins
+from verifolio.model.answer import Outcome
+from verifolio.model.problem import Ball, Domain, Problem
+from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.evidence import Assumptions, Bounds, Margins
+from verifolio.plugin.registry import installed
+from verifolio.plugin.verifier import Context, Verifier
 from verifolio.plugins.fuzz.accuse import Court, Member, accusations, variants
 from verifolio.plugins.fuzz.attained import Course, again, draw, resumed, run_attained
 from verifolio.plugins.fuzz.challenge import Challenge, Layout, make_challenge, random_layout
 from verifolio.plugins.fuzz.points import certainly_inside, inside, random_set
-from verifolio.problem import Ball, Domain, Problem
-from verifolio.registry import installed
+from verifolio.run.budget import Budget
 from verifolio.testing.attained import row_value
 from verifolio.testing.operators import LAYERS
 from verifolio.testing.recipe import Recipe, Step, random_recipe
-from verifolio.verifier import Context, Verifier
 
 WIDE = Recipe(4, 2, (Step("dense", 1, 20), Step("Relu", 2), Step("dense", 3, 10), Step("Relu", 4)))
 

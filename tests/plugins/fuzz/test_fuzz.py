@@ -10,20 +10,20 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from verifolio.answer import Outcome, Verdict
-from verifolio.bounder import Bounder
-from verifolio.budget import Budget
-from verifolio.evidence import Bounds
 from verifolio.graph import Graph
 from verifolio.graph.enclosure import enclose
+from verifolio.model.answer import Outcome, Verdict
+from verifolio.model.problem import Problem
+from verifolio.model.query import Query
+from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.evidence import Bounds
+from verifolio.plugin.registry import installed
+from verifolio.plugin.verifier import Context, Verifier
 from verifolio.plugins.fuzz.campaign import Plan, Summary, draw, placed, run_campaign, sparing
 from verifolio.plugins.fuzz.examine import Jury, examine, with_truth
 from verifolio.plugins.fuzz.shrink import candidates
-from verifolio.problem import Problem
-from verifolio.query import Query
-from verifolio.registry import installed
+from verifolio.run.budget import Budget
 from verifolio.testing.generate import ALL_KINDS
-from verifolio.verifier import Context, Verifier
 
 
 class Optimist(Verifier):

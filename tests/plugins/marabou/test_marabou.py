@@ -9,12 +9,12 @@ from pathlib import Path
 import psutil
 import pytest
 
-from verifolio.answer import Verdict
-from verifolio.attempt import Choice
-from verifolio.oracle import Oracle
+from verifolio.model.answer import Verdict
+from verifolio.model.query import Query
+from verifolio.plugin.choice import Choice
 from verifolio.plugins.marabou.verifier import Marabou, MarabouOptions
-from verifolio.portfolio import Member, Portfolio, Race, single
-from verifolio.query import Query
+from verifolio.portfolio.tree import Member, Portfolio, Race, single
+from verifolio.solve.oracle import Oracle
 from verifolio.testing.verifiers import VerifierConformance
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -14,12 +14,12 @@ from torch import nn
 
 from verifolio import Network, Oracle, Reference
 from verifolio.cli.main import run
-from verifolio.export import export_onnx
+from verifolio.encode.torch_export import export_onnx
 from verifolio.plugins.measure.metrics import Item, Row, Sampling, accuracy, satisfaction, security, summarise
 from verifolio.plugins.measure.sample import draw, folded, in_unit_ball, share_interval, walk
-from verifolio.portfolio import single
-from verifolio.property_file import choose_property
-from verifolio.property_verdict import Status, decide
+from verifolio.portfolio.tree import single
+from verifolio.properties.file import choose_property
+from verifolio.properties.verdict import Status, decide
 
 SAMPLING = Sampling(samples=4000)
 Sampler = Callable[..., np.ndarray]

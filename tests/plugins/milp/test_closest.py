@@ -12,19 +12,19 @@ import numpy as np
 import pytest
 from scipy.optimize import linprog
 
-from verifolio.answer import Verdict
-from verifolio.budget import Budget
 from verifolio.graph import Dense, Graph, Relu
 from verifolio.graph.enclosure import enclose
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Ball, Domain, Problem, dense_rows
+from verifolio.plugin.registry import installed
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.milp.options import MilpOptions
 from verifolio.plugins.milp.verifier import Milp
-from verifolio.problem import Ball, Domain, Problem, dense_rows
-from verifolio.registry import installed
+from verifolio.run.budget import Budget
 from verifolio.testing.check import checker
 from verifolio.testing.generate import Shape, generate, random_graph
 from verifolio.testing.networks import dense_graph
 from verifolio.testing.regions import linear_regions
-from verifolio.verifier import Context
 from verifolio.vnnlib import make_rows
 
 z3 = pytest.importorskip("z3", reason="exact arithmetic judges the distances")

@@ -7,17 +7,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from verifolio.answer import Verdict
-from verifolio.budget import Budget
 from verifolio.encode.heads import clamp_head
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Ball, Domain, Problem
+from verifolio.plugin.registry import installed
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.milp.options import MilpOptions
 from verifolio.plugins.milp.verifier import Milp
-from verifolio.problem import Ball, Domain, Problem
-from verifolio.registry import installed
+from verifolio.run.budget import Budget
 from verifolio.testing.check import checker
 from verifolio.testing.generate import Shape, generate, random_condition, random_graph, shifted
 from verifolio.testing.regions import true_margin
-from verifolio.verifier import Context
 from verifolio.vnnlib import make_rows
 
 DISTANCES = (1e-5, 1e-2, -1e-5, -1e-2)

@@ -22,11 +22,11 @@ CKEY=NONE
 PROGRAM = """
 import json
 import numpy as np
-from verifolio.budget import Budget
+from verifolio.run.budget import Budget
 from verifolio.plugins.milp.options import MilpOptions
 from verifolio.plugins.milp.verifier import Milp
 from verifolio.testing.generate import Shape, generate
-from verifolio.verifier import Context
+from verifolio.plugin.verifier import Context
 made = generate(np.random.default_rng(1), Shape(width=4), -1e-3)
 found = []
 for solver in ("gurobi", "auto"):

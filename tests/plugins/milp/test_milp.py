@@ -9,22 +9,22 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from verifolio.answer import Verdict
-from verifolio.bounder import Bounders
-from verifolio.budget import Budget
 from verifolio.errors import InputError
-from verifolio.evidence import Evidence
 from verifolio.graph import Elementwise, Graph, GraphBuilder
 from verifolio.graph.enclosure import enclose
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Ball, Domain, Problem
+from verifolio.plugin.bounder import Bounders
+from verifolio.plugin.evidence import Evidence
+from verifolio.plugin.registry import installed
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.milp.decide import encode_tightly
 from verifolio.plugins.milp.options import MilpOptions
 from verifolio.plugins.milp.verifier import Milp
-from verifolio.problem import Ball, Domain, Problem
-from verifolio.registry import installed
+from verifolio.run.budget import Budget
 from verifolio.testing.check import checker
 from verifolio.testing.generate import KINDS, Shape, generate, random_domain, random_graph
 from verifolio.testing.networks import dense_graph
-from verifolio.verifier import Context
 from verifolio.vnnlib import make_rows
 
 

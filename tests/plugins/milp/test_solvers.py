@@ -10,10 +10,10 @@ import pytest
 
 from verifolio.encode.condition import MarginModel, margin_model
 from verifolio.encode.rows import encode
+from verifolio.model.problem import Domain
 from verifolio.plugins.milp.choose import choose_solver
 from verifolio.plugins.milp.highs import Highs, Lp
 from verifolio.plugins.milp.solver import Settings, Solver, Status, Watch
-from verifolio.problem import Domain
 from verifolio.testing.generate import Shape, random_graph
 from verifolio.vnnlib import make_rows
 

@@ -12,16 +12,17 @@ from scipy.optimize import linprog
 from torch import nn
 
 from verifolio import Network
-from verifolio.answer import Verdict
-from verifolio.attempt import Choice
-from verifolio.budget import Budget
-from verifolio.export import export_onnx
+from verifolio.encode.torch_export import export_onnx
 from verifolio.graph import Dense, Elementwise, GraphBuilder, Relu
 from verifolio.graph.enclosure import enclose
-from verifolio.oracle import Oracle
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Ball, Domain, Problem, dense_rows
+from verifolio.plugin.choice import Choice
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.pointwise_lp.pattern import Slopes, pattern_at
 from verifolio.plugins.pointwise_lp.verifier import Lbfgs, LbfgsOptions, PointwiseLp, PointwiseLpOptions
-from verifolio.problem import Ball, Domain, Problem, dense_rows
+from verifolio.run.budget import Budget
+from verifolio.solve.oracle import Oracle
 from verifolio.testing.check import checker
 from verifolio.testing.generate import (
     KINDS,
@@ -32,7 +33,6 @@ from verifolio.testing.generate import (
     random_graph,
     write_problem,
 )
-from verifolio.verifier import Context
 from verifolio.vnnlib import make_rows
 
 

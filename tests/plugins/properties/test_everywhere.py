@@ -14,11 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from verifolio import Network, Oracle, Reference, installed
 from verifolio.cli.main import run
 from verifolio.encode.onnx_writer import write_onnx
+from verifolio.plugin.property import Growth, Points, Property
 from verifolio.plugins.training.architectures import build
 from verifolio.plugins.training.attacks import Ball, violate
-from verifolio.property import Growth, Points, Property
-from verifolio.property_file import choose_property
-from verifolio.property_verdict import Status, decide_many
+from verifolio.properties.file import choose_property
+from verifolio.properties.verdict import Status, decide_many
 from verifolio.testing.networks import dense_graph
 
 Array = NDArray[np.float64]

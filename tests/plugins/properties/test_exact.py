@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 from torch import nn
 
 from verifolio import Network, Oracle, Property, Reference, Verdict
-from verifolio.export import export_onnx
+from verifolio.encode.torch_export import export_onnx
+from verifolio.plugin.property import Points
 from verifolio.plugins.properties.distances import Lipschitz, LipschitzOptions
-from verifolio.portfolio import single
-from verifolio.property import Points
-from verifolio.property_file import choose_property
-from verifolio.property_verdict import Status, decide
+from verifolio.portfolio.tree import single
+from verifolio.properties.file import choose_property
+from verifolio.properties.verdict import Status, decide
 from verifolio.vnnlib import write
 
 Array = NDArray[np.float64]

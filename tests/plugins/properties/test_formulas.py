@@ -11,14 +11,14 @@ from torch import nn
 
 from verifolio import Network, Oracle, Reference, Verdict
 from verifolio.encode.onnx_writer import write_onnx
+from verifolio.encode.torch_export import export_onnx
 from verifolio.errors import InputError
-from verifolio.export import export_onnx
-from verifolio.formula import Formula, negate, parse_formula
-from verifolio.formula.evaluate import alternatives, loss, truth
-from verifolio.formula.rows import Binding, disjuncts_of
-from verifolio.property import Points
-from verifolio.property_file import choose_property
-from verifolio.property_verdict import Status, decide
+from verifolio.plugin.property import Points
+from verifolio.properties.file import choose_property
+from verifolio.properties.formula import Formula, negate, parse_formula
+from verifolio.properties.formula.evaluate import alternatives, loss, truth
+from verifolio.properties.formula.rows import Binding, disjuncts_of
+from verifolio.properties.verdict import Status, decide
 from verifolio.testing.networks import dense_graph
 from verifolio.vnnlib.check import row_margins
 
@@ -111,7 +111,7 @@ options:
 holds: y[label] - y[others] >= margin
 """
 PYTHON = """
-from verifolio.formula import Formula, FormulaProperty, Y
+from verifolio.properties.formula import Formula, FormulaProperty, Y
 
 class Confident(FormulaProperty):
     name = "confident"

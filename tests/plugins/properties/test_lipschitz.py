@@ -12,12 +12,12 @@ from torch import nn
 
 from verifolio import Network, Oracle, Reference, Verdict
 from verifolio.encode.onnx_writer import write_onnx
-from verifolio.export import export_onnx
+from verifolio.encode.torch_export import export_onnx
 from verifolio.plugins.properties.affine import affine_radius
 from verifolio.plugins.properties.distances import Lipschitz, LipschitzOptions
-from verifolio.portfolio import single
-from verifolio.property_file import choose_property
-from verifolio.property_verdict import Status, at_sight, decide, follow
+from verifolio.portfolio.tree import single
+from verifolio.properties.file import choose_property
+from verifolio.properties.verdict import Status, at_sight, decide, follow
 from verifolio.testing.networks import dense_graph
 
 

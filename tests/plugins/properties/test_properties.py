@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import nn
 
 from verifolio import Network, Oracle, Property, Reference, Verdict, parse_portfolio
+from verifolio.encode.torch_export import export_onnx
 from verifolio.errors import InputError
-from verifolio.export import export_onnx
-from verifolio.property import Points
-from verifolio.property_file import choose_property
+from verifolio.plugin.property import Points
+from verifolio.properties.file import choose_property
 
 Array = NDArray[np.float64]
 CASES: list[tuple[str, dict[str, object]]] = [

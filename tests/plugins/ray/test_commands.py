@@ -12,7 +12,7 @@ from verifolio.cli import doctor
 from verifolio.cli.app import build_app
 from verifolio.cli.common import at
 from verifolio.cli.main import run
-from verifolio.hooks import make_executor
+from verifolio.plugin.hooks import make_executor
 
 
 def leaves(command: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:

@@ -15,14 +15,14 @@ from typing import Any
 import psutil
 import pytest
 
-from verifolio.answer import Verdict
 from verifolio.errors import InputError
-from verifolio.executor import Executor, Handle
-from verifolio.network import Network
-from verifolio.oracle import Oracle
+from verifolio.model.answer import Verdict
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.executor import Executor, Handle
 from verifolio.plugins.ray.executor import RayExecutor, RayOptions
-from verifolio.portfolio import single
+from verifolio.portfolio.tree import single
 from verifolio.run import End, Job, Limits
+from verifolio.solve.oracle import Oracle
 from verifolio.testing import hostile
 from verifolio.testing.samples import reaches, write_sum
 
@@ -219,7 +219,7 @@ def test_a_lost_node_costs_no_answer(cluster: Any, tmp_path: Path) -> None:
 def test_a_killed_driver_leaves_nothing(cluster: Any) -> None:
     code = (
         "import sys, time\n"
-        "from verifolio.hooks import make_executor\n"
+        "from verifolio.plugin.hooks import make_executor\n"
         "from verifolio.run import Job\n"
         "from verifolio.testing import hostile\n"
         "place = make_executor('ray@' + sys.argv[1], 1)\n"

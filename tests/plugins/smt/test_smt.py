@@ -12,17 +12,17 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from verifolio.answer import Outcome, Verdict
-from verifolio.bounder import Bounder, Bounders
-from verifolio.budget import Budget
-from verifolio.evidence import Bounds
 from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Relu
+from verifolio.model.answer import Outcome, Verdict
+from verifolio.model.problem import Ball, Domain, Problem
+from verifolio.plugin.bounder import Bounder, Bounders
+from verifolio.plugin.evidence import Bounds
+from verifolio.plugin.registry import installed
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.smt.verifier import Smt, SmtOptions
-from verifolio.problem import Ball, Domain, Problem
-from verifolio.registry import installed
+from verifolio.run.budget import Budget
 from verifolio.testing.check import checker
 from verifolio.testing.generate import KINDS, Shape, generate, random_graph
-from verifolio.verifier import Context
 from verifolio.vnnlib import Rows, make_rows
 
 

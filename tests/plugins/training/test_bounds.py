@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from verifolio import installed
+from verifolio.encode.torch_export import Normalise
 from verifolio.errors import InputError
-from verifolio.export import Normalise
 
 
 def dense() -> tuple[nn.Sequential, tuple[int, ...]]:

@@ -28,7 +28,7 @@ from verifolio.plugins.training.trainer import (
     fit,
     tensors,
 )
-from verifolio.property_file import choose_property
+from verifolio.properties.file import choose_property
 
 IMAGE, CLASSES = (1, 8, 8), 10
 QUICK = Schedule(epochs=8, rate=3e-3, batch=64)

@@ -1,0 +1,1 @@
+"""Reading files from strangers: bounded, typed, with errors that name the place."""

@@ -1,0 +1,161 @@
+"""Network: an ONNX file, its hash and signature; its Graph for proofs, ONNX Runtime for concrete values."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verifolio.errors import InputError
+
+if TYPE_CHECKING:
+    from verifolio.graph import Graph
+    from verifolio.graph.module import GraphModule
+
+
+@dataclass(frozen=True)
+class TensorSignature:
+    """Name, shape (a symbolic batch dimension counts as 1) and numpy type of a network's input or output."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str = "float32"
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(frozen=True)
+class Network:
+    """An ONNX file identified by its content. Cheap to pickle: only the path and the hash travel.
+
+    Whoever needs the content reads the file again, and refuses it if its hash is another one by then.
+    """
+
+    path: Path
+    sha256: str
+
+    @classmethod
+    def load(cls, path: str | Path) -> Network:
+        """Read and hash a file (`.onnx` or `.onnx.gz`); nothing is imported yet."""
+        path = Path(path).resolve()
+        if not path.is_file():
+            raise InputError(str(path), "an ONNX file", "no such file", "check the path")
+        return cls(path, hashlib.sha256(path.read_bytes()).hexdigest())
+
+    def content(self) -> bytes:
+        """The bytes of the file, which are those that were hashed."""
+        try:
+            data = self.path.read_bytes()
+        except OSError as error:
+            got = error.strerror or type(error).__name__
+            raise InputError(str(self.path), "a readable file", got, "check the path") from None
+        found = hashlib.sha256(data).hexdigest()
+        if found != self.sha256:
+            raise InputError(
+                str(self.path),
+                f"the file that was loaded (sha256 {self.sha256[:12]}...)",
+                f"another (sha256 {found[:12]}...)",
+                "the file has changed meanwhile; load it again",
+            )
+        return data
+
+    def model(self) -> bytes:
+        """The ONNX model in the file: its bytes, decompressed (to at most a gigabyte) where it ends in .gz."""
+        data = self.content()
+        return _decompressed(self.path, data) if self.path.suffix == ".gz" else data
+
+    @property
+    def graph(self) -> Graph:
+        """The intermediate form, imported once per process."""
+        return _graph(self)
+
+    @property
+    def names(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The names of the inputs and of the outputs, in order; nothing is imported for them."""
+        return _names(self)
+
+    @property
+    def inputs(self) -> tuple[TensorSignature, ...]:
+        return _session(self)[1]
+
+    @property
+    def outputs(self) -> tuple[TensorSignature, ...]:
+        return _session(self)[2]
+
+    @property
+    def input_size(self) -> int:
+        return sum(t.size for t in self.inputs)
+
+    @property
+    def output_size(self) -> int:
+        return sum(t.size for t in self.outputs)
+
+    def module(self, dtype: Any = None) -> GraphModule:
+        """The graph as a torch module, for gradients."""
+        import torch
+
+        from verifolio.graph.module import GraphModule
+
+        return GraphModule(self.graph, torch.float32 if dtype is None else dtype)
+
+    def replay(self, x: NDArray[Any]) -> NDArray[np.float32]:
+        """ONNX Runtime, default options, on the original file: flat inputs to flat outputs."""
+        session, inputs, outputs = _session(self)
+        feeds, start = {}, 0
+        flat = np.asarray(x).ravel()
+        for tensor in inputs:
+            part = flat[start : start + tensor.size]
+            feeds[tensor.name] = part.astype(tensor.dtype).reshape(tensor.shape)
+            start += tensor.size
+        results: Sequence[Any] = session.run([t.name for t in outputs], feeds)
+        return np.concatenate([np.asarray(r, np.float32).ravel() for r in results])
+
+
+MAX_MODEL = 1 << 30
+
+
+def _decompressed(path: Path, packed: bytes) -> bytes:
+    import gzip
+    import zlib
+
+    try:
+        with gzip.GzipFile(fileobj=io.BytesIO(packed)) as stream:
+            data = stream.read(MAX_MODEL + 1)
+    except (OSError, EOFError, zlib.error) as error:
+        raise InputError(
+            str(path), "a gzip file", str(error), "decompress it by hand to see what is wrong"
+        ) from None
+    if len(data) > MAX_MODEL:
+        raise InputError(str(path), f"a model of at most {MAX_MODEL} bytes", "more", "is it a gzip bomb?")
+    return data
+
+
+@lru_cache(maxsize=64)
+def _names(network: Network) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    from verifolio.onnx_import.reader import tensor_names
+
+    return tensor_names(network)
+
+
+@lru_cache(maxsize=16)
+def _graph(network: Network) -> Graph:
+    from verifolio.onnx_import.check import import_graph
+
+    return import_graph(network)
+
+
+@lru_cache(maxsize=16)
+def _session(network: Network) -> tuple[Any, tuple[TensorSignature, ...], tuple[TensorSignature, ...]]:
+    from verifolio.onnx_import.session import open_session
+
+    return open_session(network)

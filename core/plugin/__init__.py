@@ -1,0 +1,1 @@
+"""What a plugin can add, and how plugins are found."""

@@ -1,0 +1,74 @@
+"""The hooks: all a plugin can do. Register things, or be told what happens."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    import typer
+
+    from verifolio.model.answer import Answer
+    from verifolio.model.query import Query
+    from verifolio.plugin.bounder import Bounder
+    from verifolio.plugin.data_source import DataSource
+    from verifolio.plugin.estimator import Estimator
+    from verifolio.plugin.executor import Executor
+    from verifolio.plugin.property import Property
+    from verifolio.plugin.registry import Registry
+    from verifolio.plugin.verifier import Verifier
+
+PROJECT = "verifolio"
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def register_verifiers(registry: Registry[Verifier]) -> None:
+    """Add verifier classes: `registry.add(MyVerifier)`."""
+
+
+@hookspec
+def register_properties(registry: Registry[Property]) -> None:
+    """Add property classes, which turn an input into a query."""
+
+
+@hookspec
+def register_estimators(registry: Registry[Estimator]) -> None:
+    """Add estimator classes, which turn a question about numbers or sets into queries."""
+
+
+@hookspec
+def register_bounders(registry: Registry[Bounder]) -> None:
+    """Add bounder classes, which bound neurons and output rows for every other plugin."""
+
+
+@hookspec
+def register_executors(registry: Registry[Executor]) -> None:
+    """Add executor classes, which decide where jobs run: here, in worker processes, on a cluster."""
+
+
+@hookspec
+def register_datasets(registry: Registry[DataSource]) -> None:
+    """Add data sources, found by the name in `--data NAME[:SPLIT]`."""
+
+
+@hookspec
+def register_commands(app: typer.Typer) -> None:
+    """Add commands to the command line: `app.command("mine")(function)`."""
+
+
+@hookspec
+def query_started(query: Query) -> None:
+    """A query is about to be decided."""
+
+
+@hookspec
+def query_answered(query: Query, answer: Answer) -> None:
+    """A query has its final answer."""
+
+
+@hookspec
+def progress(done: int, total: int, message: str) -> None:
+    """Long work has moved on; `total` is 0 when unknown."""

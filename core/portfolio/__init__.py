@@ -1,0 +1,1 @@
+"""Which verifiers run, in which order and for how long."""

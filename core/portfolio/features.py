@@ -1,0 +1,50 @@
+"""Sizes of a problem by which a portfolio passes a member over: where they are too large it would only waste time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from verifolio.model.problem import Problem, free_inputs
+
+
+def inputs(problem: Problem) -> int:
+    """How many inputs can vary."""
+    return free_inputs(problem.domain.lower, problem.domain.upper)
+
+
+def unstable(problem: Problem) -> int:
+    """How many ReLUs may have either phase by cheap bounds; all of a layer where nobody bounds it."""
+    from verifolio.plugin.registry import installed
+
+    graph = problem.graph
+    bounder = installed().all_bounders().best(problem, at_most=0)
+    found = bounder.bound([replace(problem, disjuncts=problem.disjuncts[:1])]) if bounder is not None else []
+    total = 0
+    for relu in graph.relus:
+        p = graph.nodes[relu].parents[0]
+        known = bool(found) and p in found[0].lower and p in found[0].upper
+        total += (
+            int(((found[0].lower[p] < 0) & (found[0].upper[p] > 0)).sum())
+            if known
+            else graph.nodes[p].op.size
+        )
+    return total
+
+
+FEATURES: Mapping[str, tuple[str, Callable[[Problem], int]]] = {
+    "inputs": ("free inputs", inputs),
+    "neurons": ("nonlinear neurons", lambda problem: problem.graph.neurons),
+    "unstable": ("unstable neurons", unstable),
+    "disjuncts": ("disjuncts", lambda problem: len(problem.disjuncts)),
+}
+
+
+def beyond(limits: Mapping[str, int], problems: Sequence[Problem]) -> str | None:
+    """The first feature of which some problem has more than a limit allows, in words; None: all are within."""
+    for name, most in limits.items():
+        words, measure = FEATURES[name]
+        found = max(map(measure, problems), default=0)
+        if found > most:
+            return f"{found} {words}, more than {most}"
+    return None

@@ -1,0 +1,201 @@
+"""Portfolio: an ordered tree of stages, `sequence` and `race`, over verifiers with options and limits."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache, cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from verifolio.errors import UnknownPlugin
+from verifolio.model.problem import free_inputs
+from verifolio.plugin.choice import Choice
+from verifolio.plugin.verifier import Verifier
+
+if TYPE_CHECKING:
+    from verifolio.model.query import Query
+
+FOLDER = Path(__file__).parent / "shipped"
+DEFAULT, DEFAULT_FEW = "default", "default_few"
+FEW_INPUTS = 12  # so few that branching on them beats everything else
+
+
+@dataclass(frozen=True)
+class Member:
+    """A verifier and how much of the query's time it may use: `seconds`, a `share` of all, or what is left.
+
+    An `optional` member that is not installed is passed over; any other one missing is an error. Also passed over is
+    a member where the query has more of a feature than `at_most` allows (`verifolio.portfolio.features`).
+    """
+
+    verifier: Choice | Verifier
+    seconds: float | None = None
+    share: float | None = None
+    optional: bool = False
+    at_most: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.verifier.name
+
+    def limit(self, total: float) -> float | None:
+        """The member's own limit in seconds, None if it takes what is left."""
+        limits = [self.seconds] if self.seconds is not None else []
+        limits += [self.share * total] if self.share is not None else []
+        return min(limits) if limits else None
+
+    def describe(self) -> Mapping[str, object]:
+        chosen = self.verifier
+        plain = dict(chosen.options) if isinstance(chosen, Choice) else asdict(chosen.options)
+        limits: dict[str, object] = {"seconds": self.seconds, "share": self.share, "optional": self.optional}
+        limits["at_most"] = dict(self.at_most)
+        return {"verifier": self.name, "options": plain} | {k: v for k, v in limits.items() if v}
+
+
+@dataclass(frozen=True)
+class Series:
+    """Stages one after another; time that one leaves goes to the next."""
+
+    stages: tuple[Stage, ...]
+
+    def describe(self) -> Mapping[str, object]:
+        return {"sequence": [s.describe() for s in self.stages]}
+
+
+@dataclass(frozen=True)
+class Race:
+    """Stages side by side; the first validated answer stops the others."""
+
+    stages: tuple[Stage, ...]
+
+    def describe(self) -> Mapping[str, object]:
+        return {"race": [s.describe() for s in self.stages]}
+
+
+Stage = Member | Series | Race
+
+
+@dataclass(frozen=True)
+class Portfolio:
+    """The tree and the name it goes by."""
+
+    root: Stage
+    name: str = "portfolio"
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+    @cached_property
+    def key(self) -> str:
+        """A hash of what the portfolio does; two with the same key give the same answers."""
+        text = json.dumps(self.root.describe(), sort_keys=True, default=str)
+        return hashlib.sha256(text.encode()).hexdigest()
+
+    @property
+    def members(self) -> tuple[Member, ...]:
+        return tuple(_members(self.root))
+
+    @property
+    def width(self) -> int:
+        """How many members run at the same time at most."""
+        return _width(self.root)
+
+
+def allot(stages: Sequence[Stage], left: float, total: float) -> float:
+    """Seconds for the first of these stages: its own limit, or an equal part of what the limited ones leave."""
+    limits = [s.limit(total) if isinstance(s, Member) else None for s in stages]
+    if limits[0] is not None:
+        return min(left, limits[0])
+    reserved = sum(limit for limit in limits if limit is not None and math.isfinite(limit))
+    return max(left - reserved, left / len(limits)) / limits.count(None) if math.isfinite(left) else left
+
+
+def _members(stage: Stage) -> Iterator[Member]:
+    if isinstance(stage, Member):
+        yield stage
+        return
+    for child in stage.stages:
+        yield from _members(child)
+
+
+def _width(stage: Stage) -> int:
+    if isinstance(stage, Member):
+        return 1
+    widths = [_width(s) for s in stage.stages]
+    return sum(widths) if isinstance(stage, Race) else max(widths)
+
+
+def single(verifier: str | Verifier, options: Mapping[str, object] | None = None) -> Portfolio:
+    """A portfolio of one member, by name or as an instance."""
+    chosen = Choice(verifier, options or {}) if isinstance(verifier, str) else verifier
+    return Portfolio(Member(chosen), chosen.name)
+
+
+def provers(portfolio: Portfolio) -> Portfolio:
+    """The same without members that only falsify: for an asker whose own attacks found nothing.
+
+    It stays as it is where nobody else would be left.
+    """
+    root = _provers(portfolio.root)
+    return portfolio if root is None or root == portfolio.root else replace(portfolio, root=root)
+
+
+def _provers(stage: Stage) -> Stage | None:
+    if isinstance(stage, Member):
+        cls = class_of(stage.verifier)  # one that is not installed is left for the walk to report
+        return stage if cls is None or cls.can_prove else None
+    stages = tuple(s for s in map(_provers, stage.stages) if s is not None)
+    return replace(stage, stages=stages) if stages else None
+
+
+def class_of(verifier: Choice | Verifier) -> type[Verifier] | None:
+    """Of what class a member is, without making one; None if it is not installed."""
+    from verifolio.plugin.registry import installed
+
+    if isinstance(verifier, Verifier):
+        return type(verifier)
+    try:
+        return installed().verifiers.get(verifier.name)
+    except UnknownPlugin:
+        return None
+
+
+def choose(query: Query | None = None) -> Portfolio:
+    """The portfolio for a query when the user names none.
+
+    With few free inputs branching on them begins, otherwise an attack does. What else a query's features change is
+    in the trees themselves (`at_most`), and what the members refuse (operators, unbounded inputs) is found out by the
+    walk, which divides time accordingly.
+    """
+    few = query is not None and most_free(query) <= FEW_INPUTS
+    return built_in(DEFAULT_FEW if few else DEFAULT)
+
+
+def conditions() -> tuple[tuple[str, Portfolio], ...]:
+    """Everything `choose` may give, each with its condition in words."""
+    return (
+        (f"with at most {FEW_INPUTS} free inputs", built_in(DEFAULT_FEW)),
+        (f"with more than {FEW_INPUTS} free inputs", built_in(DEFAULT)),
+    )
+
+
+def most_free(query: Query) -> int:
+    """The most inputs that can vary in any case of the query."""
+    cases = query.specification.cases
+    return max((free_inputs(c.lower, c.upper) for c in cases), default=0)
+
+
+@cache
+def built_in(name: str) -> Portfolio:
+    """A portfolio that comes with verifolio."""
+    from verifolio.portfolio.file import read_portfolio
+
+    return read_portfolio(FOLDER / f"{name}.yaml")
+
+
+def default_key() -> str:
+    """A hash of everything `choose` may give."""
+    keys = [portfolio.key for _, portfolio in conditions()]
+    return hashlib.sha256("".join(keys).encode()).hexdigest()

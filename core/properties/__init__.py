@@ -1,0 +1,1 @@
+"""Properties from files and formulas, and how their queries become one verdict."""

@@ -1,0 +1,1 @@
+"""Deciding a query: the oracle, the walk through a portfolio, attempts in workers."""

@@ -1,0 +1,132 @@
+"""The closest counterexample: asks one verifier that minimises, and judges what it finds."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from verifolio.errors import SoundnessAlarm, UnknownPlugin
+from verifolio.model.answer import Stats, Verdict, Witness
+from verifolio.model.problem import Ball, Problem
+from verifolio.model.query import Query
+from verifolio.plugin.choice import Choice, build
+from verifolio.plugin.executor import Executor
+from verifolio.plugin.verifier import Verifier
+from verifolio.reductions import Reduced
+from verifolio.run import Job, Limits, Link
+from verifolio.run.settings import Settings
+from verifolio.solve.attempt import AttemptTask, Found, Report, Trial, guarded, strip
+from verifolio.solve.walk import end_reason
+from verifolio.trust.referee import Rejection, confirm, confirmed, replay
+
+ROUNDING = 1e-9  # of computing a distance
+
+
+@dataclass(frozen=True)
+class Closest:
+    """No counterexample is closer than `lower`, which is proved; `witness` is one at `distance`, if any."""
+
+    lower: float
+    distance: float
+    witness: Witness | None
+    verifier: str
+    reason: str = ""
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class ClosestTask(AttemptTask):
+    """An attempt that minimises the distance to the ball's centre."""
+
+    ball: Ball | None = None
+
+
+class ClosestTrial(Trial):
+    """One minimising verifier on one query; the closest of all replayed points wins."""
+
+    def run(self) -> Report:
+        task, verifier = self.task, build(self.task.verifier)
+        if not isinstance(task, ClosestTask) or task.ball is None or not verifier.can_minimise:
+            return Report(Verdict.ERROR, f"{verifier.name} does not minimise")
+        lower, reasons = math.inf, []
+        for problem in self.query.problems:
+            refusal = verifier.refuses(problem)
+            if refusal is not None:
+                return Report(Verdict.UNKNOWN, f"refuses: {refusal}", refused=True, distance=0.0)
+            found, reason = self._minimise(verifier, problem, task.ball)
+            lower = min(lower, found)
+            reasons += [reason] if reason else []
+        witness = None if self.witness is None else confirm(self.query, self.witness)
+        verdict = Verdict.UNKNOWN if witness is None else Verdict.SAT
+        return Report(verdict, "; ".join(dict.fromkeys(reasons)), witness, distance=lower)
+
+    def _minimise(self, verifier: Verifier, problem: Problem, ball: Ball) -> tuple[float, str]:
+        """The proved distance for one input region."""
+        outcome = verifier.minimise(problem, ball, self.context(Reduced(problem)))
+        if outcome.verdict is Verdict.UNSAT and outcome.point is None:
+            return ball.radius if outcome.distance is None else outcome.distance, outcome.reason
+        if outcome.point is not None:
+            found = replay(self.query, outcome.point)
+            if isinstance(found, Rejection):
+                return outcome.distance or 0.0, found.reason
+            best = math.inf if self.witness is None else distance_of(ball, self.witness)
+            if distance_of(ball, found) < best:
+                self.witness = found
+                self.link.send(Found(found))
+        return outcome.distance or 0.0, outcome.reason
+
+
+def run_closest(task: ClosestTask, link: Link) -> Report:
+    """The function a worker calls."""
+    return guarded(ClosestTrial, task, link)
+
+
+def find_closest(
+    query: Query, ball: Ball, verifier: Choice | Verifier, executor: Executor, settings: Settings
+) -> Closest:
+    """The closest counterexample within the ball, by one verifier on one executor."""
+    task = ClosestTask(
+        strip(query), verifier, seed=settings.seed, memory=settings.memory, cores=settings.cores, ball=ball
+    )
+    seconds = settings.timeout if math.isfinite(settings.timeout) else None
+    limits = Limits(seconds, settings.memory, settings.cores, settings.grace)
+    affinity = "".join(n.sha256 for n in query.networks)
+    result = executor.submit(Job(run_closest, task, limits, affinity)).result()
+    report = result.value if result is not None else None
+    if result is None or not isinstance(report, Report):
+        report = Report(Verdict.ERROR, "no result" if result is None else end_reason(result, settings))
+    if report.error is not None:
+        raise report.error
+    said = [m.witness for m in (result.messages if result is not None else ()) if isinstance(m, Found)]
+    witness = report.witness or (said[-1] if said else None)
+    distance = math.inf if witness is None else distance_of(ball, witness)
+    lower = report.distance or 0.0
+    if witness is not None and lower > distance * (1 + ROUNDING) and confirmed(witness):
+        message = (
+            f"{verifier.name} claims nothing is closer than {lower:.9g}, but a witness is at {distance:.9g}"
+        )
+        raise SoundnessAlarm(message)
+    return Closest(
+        min(lower, distance),
+        distance,
+        witness,
+        verifier.name,
+        report.reason,
+        result.seconds if result else 0.0,
+    )
+
+
+def distance_of(ball: Ball, witness: Witness) -> float:
+    return ball.distance(witness.x.astype(np.float64))
+
+
+def minimiser(options: Stats | None = None) -> Choice:
+    """The first installed verifier that minimises."""
+    from verifolio.plugin.registry import installed
+
+    for name, cls in installed().verifiers.usable().items():
+        if cls.can_minimise:
+            return Choice(name, options or {})
+    raise UnknownPlugin("no installed verifier minimises distances; install one that does")

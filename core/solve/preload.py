@@ -1,0 +1,18 @@
+"""Imported by worker templates, so that every worker starts with core and what decides queries in memory."""
+
+from __future__ import annotations
+
+import verifolio.attack
+import verifolio.graph.enclosure
+import verifolio.graph.exact
+import verifolio.graph.module
+import verifolio.onnx_import
+import verifolio.plugin.registry
+import verifolio.solve.attempt
+import verifolio.solve.survey
+
+for _cls in (
+    *verifolio.plugin.registry.installed().verifiers,
+    *verifolio.plugin.registry.installed().bounders,
+):
+    _cls.available()

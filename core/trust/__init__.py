@@ -1,0 +1,1 @@
+"""Who is believed: replay, second looks, disagreements, inference."""

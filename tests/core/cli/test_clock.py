@@ -1,0 +1,111 @@
+"""Limits hold from the start of the process, however long workers take to start or files to read."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from verifolio.cli.clock import begin, elapsed, process_start
+from verifolio.model.answer import Verdict
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.executor import Executor
+from verifolio.plugin.hooks import executors
+from verifolio.plugins.local.process import ProcessExecutor, ProcessOptions
+from verifolio.portfolio.tree import Member, Portfolio, Race
+from verifolio.run.settings import Settings
+from verifolio.solve.walk import Walk
+from verifolio.testing.hostile_verifiers import Corners
+from verifolio.testing.samples import reaches, write_sum
+from verifolio.vnnlib import write
+
+LATE = 0.5  # what a limit may be overrun by
+BUSY = 1.5  # and how much more a machine with other work may take, which these tests do not measure
+SLOW = "import time\ntime.sleep(60)\n"
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Network:
+    return write_sum(tmp_path)
+
+
+@pytest.fixture
+def slow_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Executor]:
+    """Workers that import something for a minute before they are there."""
+    (tmp_path / "slow_to_import.py").write_text(SLOW)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert executors().get("process") is ProcessExecutor
+    with ProcessExecutor(2, ProcessOptions(("slow_to_import",))) as executor:
+        yield executor
+
+
+@pytest.mark.parametrize("race", [False, True])
+def test_a_worker_that_starts_too_slowly(slow_start: Executor, network: Network, race: bool) -> None:
+    members = (Member(Corners()), Member(Corners()))
+    root = Race(members) if race else members[0]
+    walk = Walk(reaches(network, 1.5), Portfolio(root), slow_start, Settings(timeout=1.0))
+    started = time.monotonic()
+    answer = walk.run()
+    assert time.monotonic() - started < 1.0 + LATE + BUSY
+    assert answer.verdict is Verdict.TIMEOUT
+    assert "ready in time" in answer.reason or "no time left" in answer.reason
+
+
+def test_the_age_of_a_process() -> None:
+    code = "import time; time.sleep(0.7); from verifolio.cli.clock import *; begin(process_start()); print(elapsed())"
+    said = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert 0.69 < float(said.stdout) < 30.0
+    begin(process_start())
+    assert elapsed() > 0.1
+    begin()
+    assert elapsed() < 0.1
+
+
+def run_command(folder: Path, network: Network, plugin: str) -> tuple[int, str, float]:
+    """`verify` with a limit of 4 seconds, where a plugin of this text is installed."""
+    (folder / "slow_plugin.py").write_text(plugin)
+    info = folder / "slow_plugin-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: slow-plugin\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[verifolio]\nslow_plugin = slow_plugin\n")
+    prop = folder / "p.vnnlib"
+    prop.write_text(write(reaches(network, 2.5).specification))
+    command = [sys.executable, "-P", "-c", "from verifolio.cli.main import main; main()", "verify"]
+    environment = os.environ | {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+    started = time.monotonic()
+    process = subprocess.Popen(
+        [*command, str(network.path), str(prop), "--timeout", "4"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
+    )
+    below: list[psutil.Process] = []
+    while process.poll() is None:
+        time.sleep(0.05)
+        try:
+            below = psutil.Process(process.pid).children(recursive=True) or below
+        except psutil.NoSuchProcess:
+            break
+    seconds = time.monotonic() - started
+    out = process.communicate()[0]
+    assert not psutil.wait_procs(below, timeout=5)[1], "something was left behind"
+    return process.returncode, out, seconds
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["'verifolio.cli.main' not in sys.modules", "True"],
+    ids=["in the workers", "everywhere"],
+)
+def test_a_plugin_that_takes_for_ever_to_import(tmp_path: Path, network: Network, where: str) -> None:
+    plugin = f"import sys, time\nif {where}:\n    time.sleep(60)\n"
+    code, out, seconds = run_command(tmp_path, network, plugin)
+    assert code == 3
+    assert out.splitlines()[0] == "timeout"
+    assert seconds < 4.0 + LATE + BUSY

@@ -1,0 +1,47 @@
+"""A query over several networks, written as one network and a VNN-LIB 1.0 file, means the same."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from verifolio.cli.main import run
+from verifolio.model.query import Query
+from verifolio.testing.samples import write_sum
+
+TWO = """
+(vnnlib-version <2.0>)
+(declare-network f (declare-input X_f float32 [{n}]) (declare-output Y_f float32 [{m}]))
+(declare-network g (equal-to f) (declare-input X_g float32 [{n}]) (declare-output Y_g float32 [{m}]))
+{bounds}
+(assert (>= Y_f[0] (+ Y_g[0] 0.25)))
+"""
+
+
+@pytest.fixture
+def merged(tmp_path: Path) -> tuple[Query, Query]:
+    network = write_sum(tmp_path)
+    n, m = network.input_size, network.output_size
+    lines = [f"(assert (>= X_{k}[{i}] -1.0))\n(assert (<= X_{k}[{i}] 1.0))" for k in "fg" for i in range(n)]
+    text = tmp_path / "two.vnnlib"
+    text.write_text(TWO.format(n=n, m=m, bounds="\n".join(lines)))
+    names = [str(network.path), str(network.path), str(text)]
+    assert run(["vnnlib", "merge", *names, "--output", str(tmp_path / "out")]) == 0
+    files = tmp_path / "out" / "merged.onnx", tmp_path / "out" / "merged.vnnlib"
+    return Query.from_files([names[0], names[1]], text), Query.from_files([files[0]], files[1])
+
+
+def test_the_merged_network_computes_both(merged: tuple[Query, Query]) -> None:
+    two, one = merged
+    network, n = two.networks[0], two.networks[0].input_size
+    for x in np.random.default_rng(0).uniform(-1, 1, (20, 2 * n)).astype(np.float32):
+        apart = np.concatenate([network.replay(x[:n]), network.replay(x[n:])])
+        np.testing.assert_allclose(one.networks[0].replay(x), apart, rtol=1e-6, atol=1e-6)
+
+
+def test_the_merged_property_is_the_same_set(merged: tuple[Query, Query]) -> None:
+    two, one = merged
+    assert [p.condition_sha256 for p in one.problems] == [p.condition_sha256 for p in two.problems]
+    assert [p.domain.sha256 for p in one.problems] == [p.domain.sha256 for p in two.problems]

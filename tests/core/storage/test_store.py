@@ -1,0 +1,94 @@
+"""Old answers: proofs of earlier soundness revisions are not believed, witnesses only after a replay."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from verifolio.model.answer import Answer, Verdict, Witness
+from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
+from verifolio.portfolio.tree import single
+from verifolio.run.settings import Settings
+from verifolio.solve.oracle import Oracle
+from verifolio.storage.store import Store
+from verifolio.testing import hostile_verifiers as bad
+from verifolio.testing.samples import age, reaches, write_sum
+
+FALSE_PROOF = Answer(Verdict.UNSAT, "crown", seconds=1.0, bound=0.5)
+TRUE_POINT, FALSE_POINT = np.ones(2, np.float32), np.zeros(2, np.float32)
+
+
+@pytest.fixture
+def network(tmp_path: Path) -> Network:
+    return write_sum(tmp_path)
+
+
+def old_store(path: Path, query: Query, answer: Answer) -> Path:
+    """A file as it was written before rows had a revision."""
+    with Store(path) as store:
+        store.save(query, answer, single(bad.Corners()), Settings(timeout=20.0))
+    age(path)
+    return path
+
+
+def sat(x: np.ndarray[tuple[int], np.dtype[np.float32]]) -> Answer:
+    return Answer(Verdict.SAT, "pgd", witness=Witness(x, np.array([2.0, 0.0], np.float32), (0.5,)))
+
+
+def ask(path: Path, query: Query) -> tuple[Answer, dict[str, int]]:
+    with Store(path) as store, Oracle(single(bad.Corners()), "inline", store, timeout=20.0) as oracle:
+        return oracle.ask(query), oracle.counts
+
+
+def test_an_old_proof_is_not_believed(
+    network: Network, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """y_0 >= 1.5 is reached at (1, 1); an earlier version said it is not."""
+    query = reaches(network, 1.5)
+    path = old_store(tmp_path / "old.db", query, FALSE_PROOF)
+    answer, counts = ask(path, query)
+    assert answer.verdict is Verdict.SAT
+    assert counts == {"run": 1}
+    assert ask(path, query)[1] == {"stored": 1}
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == 1
+    assert told[0].startswith(f"{path}: 1 proofs of an earlier version are not used")
+
+
+def test_a_proof_of_this_revision_is(network: Network, tmp_path: Path) -> None:
+    query, path = reaches(network, 2.5), tmp_path / "new.db"
+    with Store(path) as store:
+        store.save(query, FALSE_PROOF, single(bad.Corners()), Settings(timeout=20.0))
+    answer, counts = ask(path, query)
+    assert (answer.verdict, answer.bound) == (Verdict.UNSAT, 0.5)
+    assert counts == {"stored": 1}
+
+
+def test_an_old_witness_is_replayed(network: Network, tmp_path: Path) -> None:
+    query = reaches(network, 1.5)
+    path = old_store(tmp_path / "old.db", query, sat(TRUE_POINT))
+    answer, _ = ask(path, query)
+    assert (answer.verdict, answer.verifier) == (Verdict.SAT, "store")
+    assert answer.witness is not None
+    assert answer.witness.x.tolist() == [1.0, 1.0]
+    assert ask(path, query)[1] == {"stored": 1}
+
+
+def test_an_old_witness_that_fails_is_forgotten(network: Network, tmp_path: Path) -> None:
+    query = reaches(network, 2.5)
+    path = old_store(tmp_path / "old.db", query, sat(FALSE_POINT))
+    answer, _ = ask(path, query)
+    assert answer.verdict is Verdict.UNKNOWN  # Corners proves nothing
+
+
+def test_an_old_undecided_answer_serves_without_its_bound(network: Network, tmp_path: Path) -> None:
+    query = reaches(network, 2.5)
+    undecided = replace(FALSE_PROOF, verdict=Verdict.TIMEOUT)
+    path = old_store(tmp_path / "old.db", query, undecided)
+    answer, counts = ask(path, query)
+    assert (answer.verdict, answer.bound) == (Verdict.TIMEOUT, None)
+    assert counts == {"stored": 1}

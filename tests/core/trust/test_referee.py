@@ -1,0 +1,145 @@
+"""The referee: only points that replay are witnesses, and the flags say how far to trust them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from verifolio.graph import Dense, GraphBuilder, Relu
+from verifolio.graph.enclosure import enclose
+from verifolio.graph.exact import evaluable, evaluate
+from verifolio.model.answer import Flag, Witness
+from verifolio.model.problem import Ball
+from verifolio.model.query import Query
+from verifolio.testing.samples import reaches, sum_graph, write_sum
+from verifolio.trust.referee import Rejection, confirmed, in_ball, judge, nearest_case, replay
+from verifolio.vnnlib import box_case, loads, make_rows, specification_from_cases
+
+
+def test_a_counterexample_is_replayed_and_confirmed(tmp_path: Path) -> None:
+    witness = judge(reaches(write_sum(tmp_path), 1.5), np.array([1.0, 1.0]))
+    assert isinstance(witness, Witness)
+    assert witness.y.tolist() == [2.0, 0.0]
+    assert witness.margins == (0.5,)
+    assert not witness.flags
+    assert confirmed(witness)
+
+
+def test_a_wrong_point_is_rejected_with_its_margin(tmp_path: Path) -> None:
+    rejection = judge(reaches(write_sum(tmp_path), 1.5), np.array([0.5, 0.5]))
+    assert isinstance(rejection, Rejection)
+    assert rejection.margins == (-0.5,)
+    assert "0.5" in rejection.reason
+
+
+def test_points_outside_are_moved_into_the_box(tmp_path: Path) -> None:
+    witness = judge(reaches(write_sum(tmp_path), 1.5), np.array([7.0, 1.0 + 1e-9]))
+    assert isinstance(witness, Witness)
+    assert witness.x.tolist() == [1.0, 1.0]
+
+
+@pytest.mark.parametrize("x", [[np.nan, 0.0], [0.0], [np.inf, 1.0]])
+def test_nonsense_is_rejected(tmp_path: Path, x: list[float]) -> None:
+    assert isinstance(judge(reaches(write_sum(tmp_path), 1.5), np.array(x)), Rejection)
+
+
+def test_ties_count_unless_strict(tmp_path: Path) -> None:
+    network = write_sum(tmp_path)
+    tie = judge(reaches(network, 2.0), np.ones(2))
+    assert isinstance(tie, Witness)
+    assert tie.flags == {Flag.TIE}
+    assert isinstance(judge(reaches(network, 2.0, strict=True), np.ones(2)), Rejection)
+
+
+def test_an_interval_without_float32_is_flagged(tmp_path: Path) -> None:
+    text = """
+    (declare-const X_0 Real)(declare-const X_1 Real)(declare-const Y_0 Real)(declare-const Y_1 Real)
+    (assert (>= X_0 0.1)) (assert (<= X_0 0.1)) (assert (>= X_1 0)) (assert (<= X_1 1))
+    (assert (>= Y_0 1))
+    """
+    query = Query((write_sum(tmp_path),), loads(text))
+    witness = judge(query, np.array([0.1, 1.0]))
+    assert isinstance(witness, Witness)
+    assert witness.flags == {Flag.INPUT_ULP}
+    assert not confirmed(witness)
+
+
+@pytest.mark.parametrize("tiny", [2.0**-30, 2.0**-60])
+def test_what_holds_only_in_floating_point_is_flagged(tmp_path: Path, tiny: float) -> None:
+    """1 + 2^-30 rounds to 1 in float32, so y_0 <= 1 holds there, but not in exact arithmetic.
+
+    With 2^-60 doubles cannot tell either: a doubt is no confirmation, the exact evaluation decides.
+    """
+    query = reaches(write_sum(tmp_path), 0.0)
+    rows = make_rows([({2: 1.0}, 1.0)])
+    case = box_case([1.0, tiny], [1.0, tiny], [rows])
+    query = replace(query, specification=specification_from_cases([case], output_size=2))
+    witness = judge(query, np.array([1.0, tiny]))
+    assert isinstance(witness, Witness)
+    assert Flag.FLOAT_ONLY in witness.flags
+    assert not confirmed(witness)
+
+
+def test_replay_alone_says_that_exact_arithmetic_was_not_asked(tmp_path: Path) -> None:
+    witness = replay(reaches(write_sum(tmp_path), 1.5), np.ones(2))
+    assert isinstance(witness, Witness)
+    assert witness.flags == {Flag.UNCHECKED_EXACT}
+
+
+@pytest.mark.parametrize("norm", [1.0, 2.0, np.inf])
+def test_balls_are_respected(tmp_path: Path, norm: float) -> None:
+    ball = Ball(np.array([0.3, 0.3]), 0.1, norm)
+    query = reaches(write_sum(tmp_path), 0.6, ball=ball)
+    witness = judge(query, np.array([0.45, 0.44]))
+    assert isinstance(witness, Witness)
+    assert in_ball(ball, witness.x)
+
+
+def test_the_ball_is_decided_exactly_at_its_surface() -> None:
+    ball = Ball(np.zeros(2), 5.0, 2.0)
+    assert in_ball(ball, np.array([3.0, 4.0], np.float32))
+    assert not in_ball(ball, np.array([3.0, np.nextafter(np.float32(4), np.float32(5))], np.float32))
+
+
+def test_the_case_is_chosen_by_the_point(tmp_path: Path) -> None:
+    rows = make_rows([({2: -1.0}, -1.5)])
+    cases = [box_case([0.0, 0.0], [0.1, 0.1], [rows]), box_case([0.9, 0.9], [1.0, 1.0], [rows])]
+    spec = specification_from_cases(cases, output_size=2)
+    assert nearest_case(spec.cases, np.array([0.95, 1.2])) is spec.cases[1]
+    witness = judge(Query((write_sum(tmp_path),), spec), np.array([0.95, 1.2]))
+    assert isinstance(witness, Witness)
+    assert witness.x[1] == 1.0
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_several_networks_share_an_input_or_do_not(tmp_path: Path, shared: bool) -> None:
+    network = write_sum(tmp_path)
+    inputs = 2 if shared else 4
+    rows = make_rows([({inputs: -1.0, inputs + 2: -1.0}, -3.5)])
+    case = box_case([0.0] * inputs, [1.0] * inputs, [rows])
+    spec = specification_from_cases([case], output_size=4)
+    query = Query((network, network), spec, shared_input=shared)
+    witness = judge(query, np.ones(inputs))
+    assert isinstance(witness, Witness)
+    assert witness.y.tolist() == [2.0, 0.0, 2.0, 0.0]
+
+
+def test_exact_evaluation_agrees_with_the_enclosure() -> None:
+    rng = np.random.default_rng(3)
+    builder = GraphBuilder(4)
+    hidden = builder.add(Relu(6), builder.add(Dense(6, rng.normal(size=6), rng.normal(size=(6, 4))), 0))
+    graph = builder.finish(builder.add(Dense(3, rng.normal(size=3), rng.normal(size=(3, 6))), hidden))
+    assert evaluable(graph)
+    for _ in range(20):
+        x = rng.normal(size=4) * 10.0 ** rng.integers(-20, 20)
+        value, radius = enclose(graph, x)
+        for exact, v, r in zip(evaluate(graph, x), value, radius, strict=True):
+            assert abs(float(exact) - v) <= r
+
+
+def test_exact_evaluation_rounds_nothing() -> None:
+    values = evaluate(sum_graph(), np.array([1.0, 2.0**-200]))
+    assert values[0] - 1 == values[0].__class__(1, 2**200)
