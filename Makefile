@@ -1,5 +1,5 @@
 # make test: everything a change has to pass, from a fresh clone. Needs Python 3.11 or later with pip; nothing else.
-.PHONY: help test test-all check lint types docs reference planted mutants demo clean
+.PHONY: help test test-all check lint types docs reference faults mutants demo clean
 .DEFAULT_GOAL := help
 export PYTHONSAFEPATH := 1
 # the tests' networks are tiny: threads would only wait for each other
@@ -10,7 +10,7 @@ PYTEST_FLAGS ?=
 VENV := .venv
 RUN := $(VENV)/bin
 # The environment is rebuilt whenever what it was made from has changed, or when the folder has moved.
-KEY := $(shell { cat pyproject.toml constraints.txt plugins/crown/_boxes.c; pwd; $(PYTHON) --version; } | cksum | tr ' ' '-')
+KEY := $(shell { cat pyproject.toml constraints.txt plugins/crown/kernel/_boxes.c; pwd; $(PYTHON) --version; } | cksum | tr ' ' '-')
 READY := $(VENV)/ready-$(KEY)
 DOCS_READY := $(VENV)/docs-$(KEY)
 TYPES := build/types
@@ -21,7 +21,7 @@ help:
 	@echo "make check     style and types only"
 	@echo "make docs      the documentation as a site in build/site, every link checked"
 	@echo "make reference write the generated pages of docs/reference anew"
-	@echo "make planted   plant known kinds of errors one at a time: do the tests fail on each? (an hour)"
+	@echo "make faults    seed known kinds of faults one at a time: do the tests fail on each? (an hour)"
 	@echo "make mutants   400 small changes of the trust base: the share that the tests notice (hours; goes on where it stopped)"
 	@echo "make demo      from nothing to a proof, a counterexample and pictures in out/"
 	@echo "make clean     remove everything that was built"
@@ -66,8 +66,8 @@ docs: $(DOCS_READY)
 reference: $(READY)
 	for script in docs/build_*.py; do $(RUN)/python $$script || exit 1; done
 
-planted: $(READY)
-	PYTHONPATH=$(CURDIR) $(RUN)/python -m benchmarks.mutants planted
+faults: $(READY)
+	PYTHONPATH=$(CURDIR) $(RUN)/python -m benchmarks.mutants faults
 
 mutants: $(READY)
 	PYTHONPATH=$(CURDIR) $(RUN)/python -m benchmarks.mutants run --count 400 --seed 0
@@ -77,5 +77,5 @@ demo: $(READY)
 
 clean:
 	rm -rf $(VENV) build out .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
-	rm -f plugins/crown/_boxes.*.so
+	rm -f plugins/crown/kernel/_boxes.*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -24,7 +24,7 @@ from verifolio.plugin.registry import installed
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.bench.instances import Instance, read_instances, select
 from verifolio.plugins.bench.runner import load
-from verifolio.plugins.milp import boxes, decide, probe
+from verifolio.plugins.milp import box_search, decide, probe
 from verifolio.plugins.milp.options import MilpOptions
 from verifolio.plugins.milp.verifier import Milp
 from verifolio.testing.clock import CpuBudget
@@ -32,7 +32,7 @@ from verifolio.trust.referee import replay
 
 CATEGORIES = ("mnist_fc", "eran", "rl_benchmarks", "reach_prob_density", "acasxu")
 ACASXU = 30
-LOADED = (boxes, decide, probe)  # before forking, so that all runs see the same code
+LOADED = (box_search, decide, probe)  # before forking, so that all runs see the same code
 PATIENCE = 40  # wall seconds per second of the cap, for a core that is shared
 COLUMNS = (
     "id",

@@ -28,10 +28,10 @@ from verifolio.model.problem import Domain, Problem, dense_rows
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.evidence import Bounds
 from verifolio.plugin.registry import installed
-from verifolio.plugins.crown import boxes
-from verifolio.plugins.crown.blocks import Kernel
 from verifolio.plugins.crown.bounder import CrownBounder
-from verifolio.plugins.crown.boxes import Batch, KernelEngine
+from verifolio.plugins.crown.kernel import boxes
+from verifolio.plugins.crown.kernel.blocks import Kernel
+from verifolio.plugins.crown.kernel.boxes import BoxBatch, KernelEngine
 from verifolio.vnnlib import make_rows
 
 Array = NDArray[np.float64]
@@ -218,7 +218,7 @@ def _boxes_seconds(engine: KernelEngine, domain: Domain, count: int) -> tuple[fl
         size = min(BATCH, count - start)
         centre = rng.uniform(domain.lower, domain.upper, (size, domain.size))
         low, high = np.maximum(centre - 0.02, domain.lower), np.minimum(centre + 0.02, domain.upper)
-        batch = Batch(low, high, np.zeros((size, engine.neurons), np.int8))
+        batch = BoxBatch(low, high, np.zeros((size, engine.neurons), np.int8))
         begin = time.perf_counter()
         engine.bound(batch)
         seconds += time.perf_counter() - begin

@@ -187,7 +187,7 @@ def test_a_broken_link_is_noticed(tmp_path: Path) -> None:
 def test_paths_of_the_repository_exist(page: Path) -> None:
     """A source file or folder of ours that a page names is there; tables are made by running something."""
     folders = "core|plugins|vnnlib|checker|tests|benchmarks|examples|docs"
-    named = re.findall(rf"`((?:{folders})/[a-z_0-9/]*(?:\.py|\.md|\.yaml)?)`", prose(page))
+    named = re.findall(rf"`((?:{folders})/[a-z_0-9/]*(?:\.py|\.md|\.yaml|\.c)?)`", prose(page))
     assert not [path for path in named if not (ROOT / path).exists()]
 
 
@@ -233,6 +233,13 @@ def test_the_reference_has_every_exported_name() -> None:
 
     headings = HEADING.findall(prose(DOCS / "reference/api.md"))
     assert [name for name in verifolio.__all__ if headings.count(name) != 1] == []
+
+
+def test_the_glossary_names_modules_that_exist() -> None:
+    text = (ROOT / "docs/reference/glossary.md").read_text(encoding="utf-8")
+    named = re.findall(r"`((?:core|plugins|vnnlib|checker)/[\w/]+\.\w+)`", text)
+    assert len(named) >= 20
+    assert [name for name in named if not (ROOT / name).is_file()] == []
 
 
 def test_the_readme_lists_every_verifier() -> None:

@@ -1,6 +1,6 @@
-"""How good are the tests of the trust base? `make planted` and `make mutants`.
+"""How good are the tests of the trust base? `make faults` and `make mutants`.
 
-planted   every planted error, and whether a test fails on it
+faults    every seeded fault, and whether a test fails on it
 run       a seeded sample of mutants, stratified by file; continues a table of rows
 report    the share killed with its interval, and the survivors nobody has judged
 """
@@ -21,8 +21,8 @@ from tempfile import gettempdir
 import numpy as np
 
 from .areas import tests_of, trusted_files
+from .faults import FAULTS, stale
 from .operators import Mutant, mutants
-from .planted import PLANTED, stale
 from .scratch import Scratch
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -172,21 +172,21 @@ def report(rows_path: Path, judged_path: Path) -> None:
             say(f"to judge: {row.key} {row.file}:{row.line} {row.operator}: {row.before!r} -> {row.after!r}")
 
 
-def planted(seconds: float, only: str) -> int:
-    """Plant every error; the number that no test noticed."""
+def seed_faults(seconds: float, only: str) -> int:
+    """Put every fault into a copy of the tree; the number that no test noticed."""
     lost = stale(ROOT)
     if lost:
         sys.exit("\n".join(lost))
-    scratch = Scratch(ROOT, Path(gettempdir()) / f"planted-{time.time_ns()}")
+    scratch = Scratch(ROOT, Path(gettempdir()) / f"faults-{time.time_ns()}")
     missed = 0
-    chosen = [p for p in PLANTED if only in f"{p.file} {p.name}"]
-    for error in chosen:
-        text = scratch.read(error.file).replace(error.before, error.after)
-        result = scratch.changed(error.file, text, tests_of(scratch.folder, error.file), seconds)
+    chosen = [p for p in FAULTS if only in f"{p.file} {p.name}"]
+    for fault in chosen:
+        text = scratch.read(fault.file).replace(fault.before, fault.after)
+        result = scratch.changed(fault.file, text, tests_of(scratch.folder, fault.file), seconds)
         caught = result.status == "killed"
         missed += not caught
         word = "caught" if caught else "MISSED"
-        say(f"{word} {error.file}: {error.name} ({result.status}, {result.seconds:.0f} s) {result.test}")
+        say(f"{word} {fault.file}: {fault.name} ({result.status}, {result.seconds:.0f} s) {result.test}")
     say(f"{len(chosen) - missed} of {len(chosen)} caught")
     return missed
 
@@ -199,15 +199,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("what", choices=("planted", "run", "report"))
+    parser.add_argument("what", choices=("faults", "run", "report"))
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=0.0, help="per mutant (60) or planted error (600)")
+    parser.add_argument("--seconds", type=float, default=0.0, help="per mutant (60) or fault (600)")
     parser.add_argument("--rows", type=Path, default=ROWS)
-    parser.add_argument("--only", default="", help="files, or names of planted errors, that contain this")
+    parser.add_argument("--only", default="", help="files, or names of faults, that contain this")
     given = parser.parse_args()
-    if given.what == "planted":
-        sys.exit(1 if planted(given.seconds or 600.0, given.only) else 0)
+    if given.what == "faults":
+        sys.exit(1 if seed_faults(given.seconds or 600.0, given.only) else 0)
     if given.what == "run":
         run(given.count, given.seed, given.seconds or 60.0, given.rows, given.only)
     report(given.rows, JUDGED)

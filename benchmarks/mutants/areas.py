@@ -7,20 +7,13 @@ from pathlib import Path
 
 # what a wrong line in can make `unsat` wrong, or a witness
 TRUSTED = (
-    "plugins/crown/chain*.py",
-    "plugins/crown/tables*.py",
-    "plugins/crown/program*.py",
-    "plugins/crown/layers*.py",
-    "plugins/crown/forward*.py",
-    "plugins/crown/sweep*.py",
-    "plugins/crown/condensed*.py",
-    "plugins/crown/compress*.py",
-    "plugins/crown/opposites*.py",
-    "plugins/crown/boxes*.py",
-    "plugins/crown/_boxes.c",
-    "plugins/crown/region*.py",
-    "plugins/crown/relax/*.py",
-    "plugins/crown/round*.py",
+    "plugins/crown/propagate/*.py",
+    "plugins/crown/propagate/relax/*.py",
+    "plugins/crown/reduce/*.py",
+    "plugins/crown/optimise/intermediate.py",
+    "plugins/crown/kernel/boxes.py",
+    "plugins/crown/kernel/_boxes.c",
+    "plugins/crown/search/inputs/tensor_engine.py",
     "core/trust/referee.py",
     "core/reductions/*.py",
     "core/plugin/evidence.py",
@@ -33,26 +26,18 @@ TRUSTED = (
 )
 # the first pattern that fits a source decides; tests that are most likely to fail come first
 CROWN, CORE = "tests/plugins/crown/", "tests/core/"
+CHAIN, ROUNDING = f"{CROWN}propagate/test_chain.py", f"{CROWN}propagate/test_rounding.py"
+EVIDENCE = f"{CROWN}search/test_evidence.py"
+EVERY = (f"{CROWN}test_*.py", f"{CROWN}**/test_*.py")
 TESTS = (
-    ("plugins/crown/chain*.py", (f"{CROWN}test_chain*.py", f"{CROWN}test_rounding*.py", f"{CROWN}test_*.py")),
-    (
-        "plugins/crown/tables*.py",
-        (f"{CROWN}test_chain*.py", f"{CROWN}test_rounding*.py", f"{CROWN}test_*.py"),
-    ),
-    ("plugins/crown/*boxes*", (f"{CROWN}test_boxes*.py", f"{CROWN}test_rounding*.py", f"{CROWN}test_*.py")),
-    (
-        "plugins/crown/compress*.py",
-        (f"{CROWN}test_compress*.py", f"{CROWN}test_rounding*.py", f"{CROWN}test_*.py"),
-    ),
-    (
-        "plugins/crown/opposites*.py",
-        (f"{CROWN}test_opposites*.py", f"{CROWN}test_rounding*.py", f"{CROWN}test_*.py"),
-    ),
-    (
-        "plugins/crown/relax/*.py",
-        (f"{CROWN}test_relax*.py", f"{CROWN}test_rounding*.py", f"{CROWN}test_*.py"),
-    ),
-    ("plugins/crown/*.py", (f"{CROWN}test_rounding*.py", f"{CROWN}test_bounds*.py", f"{CROWN}test_*.py")),
+    ("plugins/crown/propagate/chain.py", (CHAIN, ROUNDING, *EVERY)),
+    ("plugins/crown/propagate/tables.py", (CHAIN, ROUNDING, *EVERY)),
+    ("plugins/crown/propagate/relax/*.py", (f"{CROWN}propagate/test_relax.py", ROUNDING, *EVERY)),
+    ("plugins/crown/kernel/*", (f"{CROWN}kernel/test_*.py", EVIDENCE, ROUNDING, *EVERY)),
+    ("plugins/crown/search/root.py", (EVIDENCE, ROUNDING, *EVERY)),
+    ("plugins/crown/search/inputs/*.py", (f"{CROWN}kernel/test_*.py", ROUNDING, *EVERY)),
+    ("plugins/crown/reduce/*.py", (f"{CROWN}reduce/test_*.py", ROUNDING, *EVERY)),
+    ("plugins/crown/*.py", (ROUNDING, f"{CROWN}test_bounds.py", *EVERY)),
     ("core/trust/referee.py", (f"{CORE}test_referee*.py", f"{CORE}test_oracle*.py", f"{CORE}testing/*.py")),
     (
         "core/reductions/*.py",

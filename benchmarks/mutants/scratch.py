@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-KERNEL = "plugins/crown/_boxes.c"
+KERNEL = "plugins/crown/kernel/_boxes.c"
 ONE_TEST = 40  # seconds; a mutant that loops for ever fails its test
 Status = Literal["killed", "survived", "timeout", "broken"]
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from verifolio.errors import InputError
 from verifolio.model.problem import Problem
 from verifolio.plugin.bounder import Bounder
@@ -18,10 +20,11 @@ def chosen_bounder(problem: Problem, context: Context, verifier: str, name: str)
 
 
 def known_bounds(problem: Problem, context: Context, bounder: Bounder | None) -> Bounds | None:
-    """The evidence's bounds intersected with those of a bounder, which are added to the evidence."""
+    """The evidence's bounds intersected with those of a bounder, which the evidence gets unless they are foreign."""
     known = context.evidence.bounds_for(problem)
     if bounder is None:
         return known
     found = bounder.bound([problem], context.budget, known)[0]
+    found = replace(found, foreign=found.foreign or bounder.foreign)
     context.evidence.add_bounds(found)
     return found if known is None else found.intersect(known)

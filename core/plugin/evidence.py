@@ -61,7 +61,8 @@ class Bounds:
     """Bounds on the value of graph nodes that hold for every input of `domain`.
 
     `lower[i]`, `upper[i]` bound the value of node i (any node may be missing; backends mostly want the
-    inputs of nonlinear nodes). A bound that is not a number is taken for none at all.
+    inputs of nonlinear nodes). A bound that is not a number is taken for none at all. `foreign`: another tool
+    computed them, or some that they rest on; whoever named that tool may use them, the evidence does not take them.
     """
 
     graph: str
@@ -71,6 +72,7 @@ class Bounds:
     margins: Margins | None = None
     assumptions: Assumptions = Assumptions()
     source: str = ""
+    foreign: bool = False
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "lower", {i: _number(v, -np.inf) for i, v in self.lower.items()})
@@ -117,6 +119,7 @@ class Bounds:
             upper=_tighter(np.minimum, self.upper, other.upper),
             margins=other.margins if self.margins is None else self.margins.merge(other.margins),
             assumptions=assumed,
+            foreign=self.foreign or other.foreign,
             source=self.source if other.source in self.source else f"{self.source}+{other.source}",
         )
 
@@ -154,7 +157,12 @@ class Evidence:
         return Evidence(list(self.bounds), list(self.candidates), list(self.refuted), self.attacked)
 
     def add_bounds(self, bounds: Bounds) -> None:
-        """Keep bounds, dropping older ones on exactly the same domain and assumptions after merging."""
+        """Keep bounds, dropping older ones on exactly the same domain and assumptions after merging.
+
+        Not those of other tools: a proof that rests on them would be one of theirs, under the name of ours.
+        """
+        if bounds.foreign:
+            return
         for k, old in enumerate(self.bounds):
             same = old.graph == bounds.graph and old.domain.sha256 == bounds.domain.sha256
             if same and old.assumptions == bounds.assumptions:

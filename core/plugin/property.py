@@ -180,12 +180,12 @@ class Property(ABC):
         """Where `query` only asks for something stronger: a query all of whose counterexamples violate."""
         return None
 
-    def suspects(self, networks: Sequence[Network], reference: Reference) -> list[Array]:
+    def candidates(self, networks: Sequence[Network], reference: Reference) -> list[Array]:
         """Points that the definition itself suggests as violations; they are replayed before any search."""
         return []
 
-    def accusation(self, networks: Sequence[Network], reference: Reference, x: Array) -> Query:
-        """What a suspect is judged by: every counterexample violates the property; it may be smaller."""
+    def candidate_query(self, networks: Sequence[Network], reference: Reference, x: Array) -> Query:
+        """What a candidate is judged by: every counterexample violates the property; it may be smaller."""
         return self.refutation(networks, reference) or self.query(networks, reference)
 
     def settle(self, networks: Sequence[Network], reference: Reference) -> Asking[Answer | None]:

@@ -23,7 +23,7 @@ from verifolio.reductions import Reduced, reduce_for
 from verifolio.run import Link
 from verifolio.run.budget import Budget
 from verifolio.solve.sharing import SharedEvidence
-from verifolio.trust.audit import SHARE, inside, refutes_exactly, suspects
+from verifolio.trust.audit import SHARE, inside, refutes_exactly, refuting_candidates
 from verifolio.trust.referee import Rejection, confirm, judge, replay
 
 Array = NDArray[np.float64]
@@ -118,6 +118,7 @@ class Trial:
 
     def run(self) -> Report:
         verifier = build(self.task.verifier)
+        self.evidence.proves = verifier.can_prove
         problems = self.query.problems
         if not problems:
             return Report(Verdict.UNSAT, "no input region can hold a counterexample")
@@ -141,7 +142,7 @@ class Trial:
         seconds = min(SHARE * (time.monotonic() - self.started), self.link.remaining())
         last = self.evidence.candidates[-1:]
         starts = {k: x for k, p in enumerate(problems) for x in last if inside(p.domain, x)}
-        for k, x in suspects(problems, seconds, starts).items():
+        for k, x in refuting_candidates(problems, seconds, starts).items():
             found = replay(self.query, x)
             if isinstance(found, Witness):
                 self._refute_own(found)

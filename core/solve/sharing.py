@@ -24,17 +24,24 @@ class Learned:
 
 
 class SharedEvidence(Evidence):
-    """Evidence that also goes to the driver as it grows, at most every `FLUSH_SECONDS`."""
+    """Evidence that also goes to the driver, at most every `FLUSH_SECONDS`.
+
+    `proves`: whether its writer declares that it can prove. One that cannot may leave candidates, which are replayed,
+    but neither bounds nor refuted sets, on which others would rest proofs.
+    """
 
     def __init__(self, known: Evidence, link: Link) -> None:
         super().__init__(list(known.bounds), list(known.candidates), list(known.refuted), known.attacked)
         self._link = link
+        self.proves = True
         self._fresh = Evidence()
         self._lock = threading.Lock()
         self._closed = threading.Event()
         self._thread: threading.Thread | None = None
 
     def add_bounds(self, bounds: Bounds) -> None:
+        if not self.proves:
+            return
         super().add_bounds(bounds)
         with self._lock:
             self._fresh.add_bounds(bounds)
@@ -47,6 +54,8 @@ class SharedEvidence(Evidence):
         self._start()
 
     def add_refuted(self, problem: Problem, domain: Domain) -> None:
+        if not self.proves:
+            return
         super().add_refuted(problem, domain)
         with self._lock:
             self._fresh.add_refuted(problem, domain)

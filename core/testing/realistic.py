@@ -117,6 +117,8 @@ def _apply(model: Model, step: str, x: str, size: int) -> str:
         return model.op("Add", model.op("Sigmoid", x), const(0.3))
     if step == "Square":
         return model.op("Mul", x, x)
+    if step == "Bilinear":
+        return model.op("Mul", x, model.dense(model.op("Relu", x), size, size))
     if step == "Cube":
         return model.op("Pow", x, const(3.0))
     if step == "Gate":
@@ -238,6 +240,7 @@ SMOOTH: dict[str, Make] = {
     "sigmoid_deep": layered(32, 30, 30, 30, 3, after="Sigmoid"),
     "pow": layered(32, 24, 20, 3, after="Square Tanh Cube"),
     "gate": layered(32, 24, 3, after="Gate"),
+    "quadratic": layered(32, 24, 20, 3, after="Square|Relu Bilinear", gain=0.8),
     "gelu": layered(32, 24, 3, after="Gelu"),
     "elu": layered(32, 24, 20, 3, after="Elu"),
     "hard_swish": layered(32, 24, 20, 3, after="HardSwish"),

@@ -1,8 +1,8 @@
 """A second look at proofs: attacks that must fail if the proofs are right.
 
-Every claimed proof gets a short one (`suspects`): from the corner of the input set where the condition seems
-closest, a few steps in doubles, within a fiftieth of the proof's own time. Proofs of other tools get a whole attack
-(`audited`). A point that refutes a proof contradicts it like any other witness.
+Every claimed proof gets a short one (`refuting_candidates`): from the corner of the input set where the condition
+seems closest, a few steps in doubles, within a fiftieth of the proof's own time. Proofs of other tools get a whole
+attack (`audited`). A point that refutes a proof contradicts it like any other witness.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ def _refute(problem: Problem, context: Context, seconds: float) -> Array | None:
     return results[0].point
 
 
-def suspects(
+def refuting_candidates(
     problems: Sequence[Problem], seconds: float = 0.0, starts: Mapping[int, Array] | None = None
 ) -> dict[int, Array]:
     """By position the points that refute, in doubles, what was claimed to be proved; most often there are none.

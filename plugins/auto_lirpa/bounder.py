@@ -18,12 +18,14 @@ from verifolio.plugin.bounder import Bounder
 from verifolio.plugin.evidence import Bounds, Margins
 from verifolio.run.budget import Budget
 
-from .module import Chain, unfit
+from .module import GraphAsModule, unfit
 from .presence import missing
 from .rounding import Losses
 
 Array = NDArray[np.float64]
-ELEMENTS = 1 << 26  # of one backward pass
+# of one backward pass, 512 MB in float64: it keeps a square of the widest layer per problem
+ELEMENTS = 1 << 26
+MOST_BATCH = 256  # problems at once, as in `crown`; memory grows with it
 METHODS = ("CROWN", "CROWN-Optimized")
 
 
@@ -65,7 +67,7 @@ class AutoLirpaBounder(Bounder):
             groups[f"{problem.graph.sha256} {problem.row_count}"].append(i)
         found: dict[int, Bounds] = {}
         for members in groups.values():
-            model = Model(problems[members[0]].graph, self.method, self.steps, budget)
+            model = LirpaGraph(problems[members[0]].graph, self.method, self.steps, budget)
             for start in range(0, len(members), model.batch):
                 part = members[start : start + model.batch]
                 for i, bounds in zip(part, model.bound([problems[i] for i in part]), strict=True):
@@ -85,7 +87,7 @@ def doubles() -> Iterator[None]:
         torch.set_default_dtype(usual)
 
 
-class Model:
+class LirpaGraph:
     """One graph inside auto_LiRPA."""
 
     def __init__(self, graph: Graph, method: str, steps: int, budget: Budget | None = None) -> None:
@@ -93,12 +95,12 @@ class Model:
 
         self.graph, self.method = graph, method
         widest = max(node.op.size for node in graph.nodes)
-        self.batch = max(1, min(256, ELEMENTS // (widest * widest)))
+        self.batch = max(1, min(MOST_BATCH, ELEMENTS // (widest * widest)))
         ascent = {"iteration": steps, "verbosity": 0, "stop_criterion_func": _stop_at(budget)}
         settings = {"verbosity": 0, "optimize_bound_args": ascent}
         with doubles():
             dummy = torch.zeros(1, graph.input_size)
-            self.module: Any = BoundedModule(Chain(graph), dummy, bound_opts=settings)
+            self.module: Any = BoundedModule(GraphAsModule(graph), dummy, bound_opts=settings)
         self.before = [n.parents[0] for n in graph.nodes[1:] if isinstance(n.op, Relu)]
         self._compare()
 
@@ -146,8 +148,9 @@ class Model:
             start += len(rhs)
         lows, highs = {i: w[0] for i, w in wide.items()}, {i: w[1] for i, w in wide.items()}
         found_margins = Margins.of(problem, margins)
+        name = AutoLirpaBounder.name
         return Bounds(
-            self.graph.sha256, problem.domain, lows, highs, found_margins, source=AutoLirpaBounder.name
+            self.graph.sha256, problem.domain, lows, highs, found_margins, source=name, foreign=True
         )
 
     def _intervals(self, k: int) -> dict[int, tuple[Array, Array]]:

@@ -10,7 +10,7 @@ from torch.nn import functional
 from verifolio.graph import Concat, Constant, Conv, Dense, Graph, Op, Relu, Scale, Select, Sparse, Sum
 from verifolio.graph.matrix import linear_part, offset
 
-MAX_ENTRIES = 20_000_000  # of a matrix that stands for an operator
+MAX_ENTRIES = 20_000_000  # of a matrix that stands for an operator: 160 MB, several of which are held at once
 
 
 def unfit(graph: Graph) -> str | None:
@@ -31,7 +31,7 @@ def _as_matrix(op: Op) -> bool:
     return odd or isinstance(op, Dense | Sparse | Select | Constant)
 
 
-class Chain(nn.Module):
+class GraphAsModule(nn.Module):
     """All nodes of a graph in order, on values of shape (batch, size), in float64."""
 
     def __init__(self, graph: Graph) -> None:

@@ -6,7 +6,7 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import find_spec
 
 PACKAGE = "auto_LiRPA"
-LEAST = (0, 5)
+LEAST = (0, 5)  # older ones have not been tried
 REMEDY = "install 0.5 or newer from https://github.com/Verified-Intelligence/auto_LiRPA"
 
 

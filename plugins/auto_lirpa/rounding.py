@@ -29,8 +29,8 @@ from verifolio.model.problem import Domain
 
 Array = NDArray[np.float64]
 Intervals = Mapping[int, tuple[Array, Array]]
-MORE = 64  # terms beyond those of the sums: lines, constants, rows that meet
-ROOM = 1.0 + 1e-9  # for this file's own rounding
+MORE = 64  # terms beyond those of the sums: lines, constants, rows that meet; far more than any operator has
+ROOM = 1.0 + 1e-9  # for this file's own rounding, which is some hundred units of 1e-16 at each step
 
 
 class Losses:

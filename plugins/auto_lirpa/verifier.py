@@ -58,8 +58,6 @@ class AutoLirpa(Verifier):
         bounds = bounder.bound([problem], context.budget)[0]
         worst = bounds.least_margin(problem)
         options = self.options
-        if options.unsat == "trusted":
-            context.evidence.add_bounds(bounds)
         if not worst > 0:
             return Outcome.unknown("bounds do not exclude the condition", bound=worst)
         claim = Outcome.proved(bound=worst)

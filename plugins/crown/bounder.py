@@ -1,4 +1,4 @@
-"""The bounders `interval` and `crown`: neuron and row bounds for any other plugin."""
+"""The bounders `interval`, `crown` and `alpha`: neuron and row bounds for any other plugin."""
 
 from __future__ import annotations
 
@@ -10,17 +10,18 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from verifolio.graph import Graph
-from verifolio.model.problem import Problem, dense_rows, finite
+from verifolio.model.problem import Problem, finite
 from verifolio.plugin.bounder import Bounder
 from verifolio.plugin.evidence import Bounds, Margins
-from verifolio.plugins.crown.layers import Space
-from verifolio.plugins.crown.program import Program, State
-from verifolio.plugins.crown.region import Region
-from verifolio.plugins.crown.sweep import Effort, sweep
+from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
+from verifolio.plugins.crown.propagate.arrays import all_rows, as_numbers
+from verifolio.plugins.crown.propagate.layers import Space
+from verifolio.plugins.crown.propagate.program import Program, State
+from verifolio.plugins.crown.propagate.region import Region
 from verifolio.plugins.crown.training import crown_margins, interval_margins
 from verifolio.run.budget import Budget
 
+# problems bounded at once: memory grows with it, and fewer pay more for calling operations; a choice
 MAX_BATCH = 256
 
 
@@ -61,11 +62,11 @@ class IntervalBounder(Bounder):
     @torch.no_grad()
     def _batch(self, program: Program, problems: list[Problem], budget: Budget | None) -> list[Bounds]:
         region = Region.of([p.domain for p in problems], program.space)
-        state = sweep(program, region, self.effort, budget=budget)
+        state = intermediate_bounds(program, region, self.effort, budget=budget)
         margins = row_margins(program, state, problems)
         nodes = sorted({*program.before, program.graph.output})
-        lower = {i: _numbers(state.interval[i][0], -np.inf, len(problems)) for i in nodes}
-        upper = {i: _numbers(state.interval[i][1], np.inf, len(problems)) for i in nodes}
+        lower = {i: as_numbers(state.interval[i][0].expand(len(problems), -1), -np.inf) for i in nodes}
+        upper = {i: as_numbers(state.interval[i][1].expand(len(problems), -1), np.inf) for i in nodes}
         return [
             Bounds(
                 problem.graph.sha256,
@@ -102,11 +103,6 @@ class AlphaBounder(CrownBounder):
         raise TypeError(f"bounder {self.name} is not differentiable; choose crown or interval")
 
 
-def _numbers(value: Tensor, unknown: float, batch: int) -> np.ndarray:
-    array = value.expand(batch, -1).double().cpu().numpy()
-    return np.where(np.isnan(array), unknown, array)
-
-
 def row_margins(program: Program, state: State, problems: list[Problem]) -> list[tuple[np.ndarray, ...]]:
     """Lower bounds of (row - rhs) for each problem's disjuncts; all problems have as many rows."""
     if not problems[0].row_count:
@@ -119,11 +115,3 @@ def row_margins(program: Program, state: State, problems: list[Problem]) -> list
     values = gap.nan_to_num(nan=-np.inf).double().cpu().numpy()
     cuts = [np.cumsum([d.count for d in p.disjuncts])[:-1] for p in problems]
     return [tuple(np.split(v, c)) for v, c in zip(values, cuts, strict=True)]
-
-
-def all_rows(problem: Problem) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Every row of every disjunct, dense: (inputs part, outputs part, right-hand sides)."""
-    graph: Graph = problem.graph
-    parts = [dense_rows(rows, graph.input_size, graph.output_size) for rows in problem.disjuncts]
-    on_inputs, on_outputs, rhs = (np.concatenate([p[i] for p in parts]) for i in range(3))
-    return on_inputs, on_outputs, rhs

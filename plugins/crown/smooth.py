@@ -2,25 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from verifolio.model.answer import Outcome
 from verifolio.model.problem import Problem
 from verifolio.plugin.verifier import Context
-from verifolio.plugins.crown.verifier import Search, Searcher
-
-
-@dataclass(frozen=True)
-class SmoothOptions:
-    """`steps`: gradient steps on the lines of every neuron's own bounds; `iterations`: on those of a piece.
-
-    `batch`: pieces bounded together.
-    """
-
-    steps: int = 20
-    iterations: int = 10
-    batch: int = 0
+from verifolio.plugins.crown.options import SmoothOptions
+from verifolio.plugins.crown.verifier import Searcher, SearchFunction
 
 
 class Smooth(Searcher):
@@ -35,10 +23,10 @@ class Smooth(Searcher):
             return "every function is piecewise linear (choose crown, which branches on phases)"
         return super().refuses(problem)
 
-    def plan(self, problem: Problem, context: Context) -> list[Search]:
+    def plan(self, problem: Problem, context: Context) -> list[SearchFunction]:
         return [self._on_values]
 
     def _on_values(self, problem: Problem, context: Context) -> Outcome:
-        from verifolio.plugins.crown.value_split import ValueSplit
+        from verifolio.plugins.crown.search.values.value_search import ValueSearch
 
-        return ValueSplit(problem, context, self.options).run()
+        return ValueSearch(problem, context, self.options).run()

@@ -4,37 +4,28 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import ClassVar, Literal
+from dataclasses import replace
+from typing import ClassVar
 
 import numpy as np
 
-from verifolio.model.answer import Outcome
+from verifolio.model.answer import Outcome, Verdict
 from verifolio.model.problem import Problem, finite, free_inputs
 from verifolio.plugin.verifier import Context, Verifier
+from verifolio.plugins.crown.options import CrownOptions
 from verifolio.reductions.reduction import join_rows
 
+# Where to branch on inputs first: halving each of n inputs once makes 2^n boxes. 4096 of them take the
+# kernel well below a second. Networks without phases have nothing else to branch on, so they may have more. Choices.
 FEW_INPUTS = 12
-SOME_INPUTS = 64
-BRIEFLY = 10.0  # seconds
-Search = Callable[[Problem, Context], Outcome]
-
-
-@dataclass(frozen=True)
-class CrownOptions:
-    """`split`: what to branch on; `none` is the incomplete mode. `batch`: boxes or domains bounded together.
-
-    `certificate`: a file for what proves the end of a search on neurons, see `certificate.check`. `trace`: a folder
-    for the trees of searches that proved something, of which certificates are made.
-    """
-
-    split: Literal["auto", "input", "neuron", "none"] = "auto"
-    batch: int = 0
-    iterations: int = 12
-    steps: int = 10
-    memory: int = 1 << 30
-    certificate: str = ""
-    trace: str = ""
+SOME_INPUTS = 64  # see above
+BRIEFLY = 10.0  # seconds for boxes where inputs are many: what boxes decide there, they decide soon
+# boxes; what Python does is done once per batch; `InputSearch` makes fewer where a batch takes long
+KERNEL_BATCH = 2048
+# Boxes of a batch of tensors: as many as keep a layer's rows within TENSOR_ELEMENTS numbers (1 MB in float64), but at
+# least 4 and at most 64, so that the clock is heard.
+TENSOR_ELEMENTS, LEAST_BOXES, MOST_BOXES = 1 << 17, 4, 64
+SearchFunction = Callable[[Problem, Context], Outcome]
 
 
 class Searcher(Verifier):
@@ -65,7 +56,7 @@ class Searcher(Verifier):
         return outcome
 
     @abstractmethod
-    def plan(self, problem: Problem, context: Context) -> list[Search]:
+    def plan(self, problem: Problem, context: Context) -> list[SearchFunction]:
         """What to try, in order."""
 
 
@@ -77,9 +68,9 @@ class Crown(Searcher):
     Options: ClassVar[type] = CrownOptions
     options: CrownOptions
 
-    def plan(self, problem: Problem, context: Context) -> list[Search]:
+    def plan(self, problem: Problem, context: Context) -> list[SearchFunction]:
         """What to branch on, in order. The box kernel is so quick that it goes first wherever it applies."""
-        from verifolio.plugins.crown.boxes import kernel_applies
+        from verifolio.plugins.crown.kernel.boxes import kernel_applies
 
         if self.options.split == "input":
             return [self._on_inputs]
@@ -88,30 +79,43 @@ class Crown(Searcher):
         wide = free_inputs(problem.domain.lower, problem.domain.upper)
         if wide <= FEW_INPUTS:  # what hinges on rounding in boxes, phases and linear programs decide
             return [self._on_inputs, self._on_neurons]
-        if kernel_applies(problem):
+        deep = (
+            problem.graph.piecewise_linear and len(problem.graph.relus) > 1
+        )  # one layer has better bounds than boxes
+        if deep and kernel_applies(problem):
             return [self._on_inputs_briefly, self._on_neurons]
         if not problem.graph.piecewise_linear and wide <= SOME_INPUTS:
             return [self._on_neurons, self._on_inputs]
         return [self._on_neurons]
 
     def _on_neurons(self, problem: Problem, context: Context) -> Outcome:
-        from verifolio.plugins.crown.neuron_split import NeuronSplit
+        from verifolio.plugins.crown.certify.write import write_proof
+        from verifolio.plugins.crown.search.neurons.stages import StagedSearch
 
-        return NeuronSplit(problem, context, self.options).run()
+        search = StagedSearch(problem, context, self.options)
+        return write_proof(search.run(), search)
 
     def _on_inputs_briefly(self, problem: Problem, context: Context) -> Outcome:
         share = context.budget.share(min(BRIEFLY, context.budget.remaining / 5))
         return self._on_inputs(problem, replace(context, budget=share))
 
     def _on_inputs(self, problem: Problem, context: Context) -> Outcome:
-        from verifolio.plugins.crown.boxes import KernelEngine, make_engine
-        from verifolio.plugins.crown.input_split import InputSplit
+        from verifolio.plugins.crown.certify.trace import save_trace
+        from verifolio.plugins.crown.kernel.boxes import KernelEngine
+        from verifolio.plugins.crown.search.inputs.input_search import InputSearch
+        from verifolio.plugins.crown.search.inputs.tensor_engine import make_engine
 
-        engine = make_engine(problem, context.budget, context.device)
+        # a certificate must hold without what others found
+        known = None if self.options.trace else context.evidence.bounds_for(problem)
+        engine = make_engine(problem, context.budget, context.device, known)
         widest = max(node.op.size for node in problem.graph.nodes)
-        tensors = int(np.clip((1 << 17) // widest, 4, 64))
-        batch = self.options.batch or (2048 if isinstance(engine, KernelEngine) else tensors)
-        return InputSplit(problem, engine, context, batch, self.options.trace).run()
+        tensors = int(np.clip(TENSOR_ELEMENTS // widest, LEAST_BOXES, MOST_BOXES))
+        batch = self.options.batch or (KERNEL_BATCH if isinstance(engine, KernelEngine) else tensors)
+        search = InputSearch(problem, engine, context, batch, record=bool(self.options.trace))
+        outcome = search.run()
+        if search.tree is not None and outcome.verdict is Verdict.UNSAT:
+            save_trace(self.options.trace, problem, search.tree.arrays())
+        return outcome
 
 
 def absorb_input_rows(problem: Problem) -> Problem:

@@ -126,7 +126,7 @@ class _Bracketing:
         for step in sorted(known, key=lambda s: s.distance or 0.0):
             if step.witness is None:
                 continue
-            witness = judge(self.family.accusation(step.witness), step.witness)
+            witness = judge(self.family.candidate_query(step.witness), step.witness)
             if not isinstance(witness, Rejection):
                 self._take(replace(step, distance=self.family.distance(witness.x), witness=witness.x))
                 self._share(witness)

@@ -208,11 +208,11 @@ class Family:
             return self.query(radius) if found is None else replace(found, name=self._name(radius))
         return self._query(radius, self.disjuncts if self.refuting is None else self.refuting)
 
-    def accusation(self, point: NDArray[np.floating]) -> Query:
+    def candidate_query(self, point: NDArray[np.floating]) -> Query:
         """What a known violation is judged by."""
         if self.prop is None:
             return self.refutation(self.largest)
-        return self.prop.accusation(self.networks, self.at(self.largest), np.asarray(point, np.float64))
+        return self.prop.candidate_query(self.networks, self.at(self.largest), np.asarray(point, np.float64))
 
     def _query(self, radius: float, disjuncts: Sequence[Rows]) -> Query:
         case = box_case(*self.box(radius), disjuncts)

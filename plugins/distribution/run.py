@@ -266,7 +266,7 @@ class Distribution:
             return []
         top = min(self.setting.largest or math.inf, family.largest)
         for x in self.ledger.old_witnesses(family.key):
-            found = judge(family.accusation(x), x)
+            found = judge(family.candidate_query(x), x)
             if isinstance(found, Witness) and family.distance(found.x) <= top:
                 answer = Answer(Verdict.SAT, "store", "a stored witness, replayed", found)
                 return [make_step(family, top, Finding(Decided.REFUTED, answer), 0.0, 0.0, KNOWN)]

@@ -22,7 +22,7 @@ from verifolio.plugin.evidence import Bounds
 from verifolio.run import Link
 from verifolio.run.budget import Budget
 from verifolio.solve.attempt import Found
-from verifolio.trust.audit import SHARE, suspects
+from verifolio.trust.audit import SHARE, refuting_candidates
 from verifolio.trust.conflict import BOUNDER
 from verifolio.trust.referee import confirm, judge, replay
 
@@ -296,7 +296,7 @@ class _Squeeze:
     def _accept(self, proved: dict[int, tuple[float, Problem]], prover: str, seconds: float) -> None:
         """Keep the largest radius proved for each input, unless a second look refutes it."""
         places = list(proved)
-        wrong = suspects([proved[k][1] for k in places], seconds)
+        wrong = refuting_candidates([proved[k][1] for k in places], seconds)
         for i, k in enumerate(places):
             if i in wrong:
                 self.sides[k].refute(proved[k][0], wrong[i], prover)

@@ -21,7 +21,7 @@ from verifolio.plugin.property import Reference
 from verifolio.plugin.registry import installed
 from verifolio.run.budget import Budget
 from verifolio.solve.oracle import Oracle
-from verifolio.trust.audit import SHARE, suspects
+from verifolio.trust.audit import SHARE, refuting_candidates
 from verifolio.trust.conflict import BOUNDER, meet_proof
 from verifolio.trust.referee import judge, replay
 
@@ -172,7 +172,7 @@ class _Work:
             problems = {k: self.problem(k) for k in todo}
             bounds = zip(problems.items(), bounder.bound(list(problems.values())), strict=True)
             done = [k for (k, p), b in bounds if b.least_margin(p) > 0]
-            wrong = suspects([problems[k] for k in done], SHARE * (time.monotonic() - began))
+            wrong = refuting_candidates([problems[k] for k in done], SHARE * (time.monotonic() - began))
             for i, k in enumerate(done):
                 if i not in wrong:
                     self.settle(k, Verdict.UNSAT, "bounds")

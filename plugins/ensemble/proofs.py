@@ -21,7 +21,7 @@ from verifolio.onnx_import.network import Network
 from verifolio.plugin.bounder import Bounder
 from verifolio.plugin.registry import installed
 from verifolio.run.budget import Budget
-from verifolio.trust.audit import suspects
+from verifolio.trust.audit import refuting_candidates
 from verifolio.trust.conflict import BOUNDER
 from verifolio.vnnlib import Rows
 
@@ -63,9 +63,9 @@ class Prover:
             found += [-math.inf] * len(part) if bounder is None else self._bound(bounder, problems)
         return found
 
-    def suspects(self, spots: Sequence[Spot], mask: int, seconds: float) -> dict[int, Array]:
+    def refuting_candidates(self, spots: Sequence[Spot], mask: int, seconds: float) -> dict[int, Array]:
         """By position the points that refute, in doubles, that the set cannot be fooled together."""
-        return suspects([self._problem(s, mask, self._sizes(mask)) for s in spots], seconds)
+        return refuting_candidates([self._problem(s, mask, self._sizes(mask)) for s in spots], seconds)
 
     def name(self, spot: Spot, mask: int) -> str:
         """Who bounds the set at a spot."""

@@ -198,7 +198,7 @@ class Survey:
 
     def _unrefuted(self, places: Sequence[int], mask: int, seconds: float) -> list[int]:
         """The spots at which a second look does not refute what bounds say about a set; an alarm if one does."""
-        wrong = self.prover.suspects([self.spots[j] for j in places], mask, seconds)
+        wrong = self.prover.refuting_candidates([self.spots[j] for j in places], mask, seconds)
         for k, x in wrong.items():
             query = self.query(places[k], mask)
             found = judge(query, x)

@@ -16,10 +16,10 @@ from verifolio.run.budget import Budget
 from verifolio.testing.operators import LAYERS
 from verifolio.testing.recipe import TURNS, Recipe, Step, Style, random_recipe, smaller
 
-from .accuse import Court, accusations
 from .campaign import SHRINK_SECONDS, Summary
 from .challenge import Challenge, Layout, make_challenge, random_layout, simpler
 from .examine import Finding, same
+from .wrong_claims import AskedMembers, wrong_claims
 
 TRIES = 2  # of a smaller network, each with other random sets
 PROGRESS = "progress.json"
@@ -37,15 +37,15 @@ class Course:
     stop_at_first: bool = True
 
 
-def run_attained(course: Course, court: Court, out: Path, report: Callable[[str], None]) -> Summary:
+def run_attained(course: Course, asked: AskedMembers, out: Path, report: Callable[[str], None]) -> Summary:
     """One challenge after another; a finding is made smaller and written to a folder of its own."""
     budget, summary, k = Budget(course.minutes * 60.0), Summary(), course.first
     while not budget.expired() and not (course.networks and k >= course.first + course.networks):
         recipe, layout = draw(course, k)
-        for finding in look(recipe, layout, court.next(budget.elapsed)):
-            report(f"network {k}, {budget.elapsed:.0f} s: {finding.kind}: {finding.accused}: {finding.text}")
-            folder = out / f"{course.seed}-{k}-{_word(finding.accused)}-{_word(finding.kind)}"
-            write_finding(recipe, layout, finding, court, folder)
+        for finding in look(recipe, layout, asked.next(budget.elapsed)):
+            report(f"network {k}, {budget.elapsed:.0f} s: {finding.kind}: {finding.subject}: {finding.text}")
+            folder = out / f"{course.seed}-{k}-{_word(finding.subject)}-{_word(finding.kind)}"
+            write_finding(recipe, layout, finding, asked, folder)
             summary.findings.append((finding, folder))
             if course.stop_at_first:
                 break
@@ -56,8 +56,8 @@ def run_attained(course: Course, court: Court, out: Path, report: Callable[[str]
         if summary.findings and course.stop_at_first:
             break
     summary.problems = summary.networks
-    summary.spent.update(court.spent)
-    for name, tally in court.verdicts.items():
+    summary.spent.update(asked.spent)
+    for name, tally in asked.verdicts.items():
         summary.refused[name] += tally.pop("refused", 0)
         summary.decided[name] += sum(tally.pop(word, 0) for word in ("sat", "unsat", "bounds"))
         summary.undecided[name] += sum(tally.values())
@@ -72,25 +72,25 @@ def draw(course: Course, k: int) -> tuple[Recipe, Layout]:
     return random_recipe(rng, style, operator), random_layout(rng)
 
 
-def look(recipe: Recipe, layout: Layout, court: Court) -> list[Finding]:
+def look(recipe: Recipe, layout: Layout, asked: AskedMembers) -> list[Finding]:
     """All that is wrong about one network."""
     with TemporaryDirectory() as scratch:
         challenge = make_challenge(recipe, layout, Path(scratch))
-        return [] if challenge is None else accusations(challenge, court, Path(scratch))
+        return [] if challenge is None else wrong_claims(challenge, asked, Path(scratch))
 
 
-def only(court: Court, finding: Finding) -> Court:
-    """The court with the accused alone."""
-    members = tuple(m for m in court.members if m.label == finding.accused)
-    bounders = tuple(b for b in court.bounders if b.name == finding.accused)
-    return replace(court, members=members, bounders=bounders, spent={}, verdicts={})
+def only(asked: AskedMembers, finding: Finding) -> AskedMembers:
+    """The subject of a finding alone."""
+    members = tuple(m for m in asked.members if m.label == finding.subject)
+    bounders = tuple(b for b in asked.bounders if b.name == finding.subject)
+    return replace(asked, members=members, bounders=bounders, spent={}, verdicts={})
 
 
 def shrink(
-    recipe: Recipe, layout: Layout, finding: Finding, court: Court, budget: Budget
+    recipe: Recipe, layout: Layout, finding: Finding, asked: AskedMembers, budget: Budget
 ) -> tuple[Recipe, Layout, Finding]:
-    """Greedy: any smaller network or plainer question on which the accused is still wrong."""
-    few, improved = only(court, finding), True
+    """Greedy: any smaller network or plainer question on which the subject is still wrong."""
+    few, improved = only(asked, finding), True
     while improved and not budget.expired():
         improved = False
         tries = [(recipe, plain) for plain in simpler(layout)]
@@ -105,24 +105,26 @@ def shrink(
     return recipe, layout, finding
 
 
-def _still(recipe: Recipe, layout: Layout, finding: Finding, court: Court) -> Finding | None:
+def _still(recipe: Recipe, layout: Layout, finding: Finding, asked: AskedMembers) -> Finding | None:
     try:
-        return same(look(recipe, layout, court), finding)
+        return same(look(recipe, layout, asked), finding)
     except Exception:  # a recipe that fits no layer any more is no smaller network
         return None
 
 
-def write_finding(recipe: Recipe, layout: Layout, finding: Finding, court: Court, folder: Path) -> None:
+def write_finding(
+    recipe: Recipe, layout: Layout, finding: Finding, asked: AskedMembers, folder: Path
+) -> None:
     """The smallest challenge found, as files, with the command that shows it again."""
     before = recipe
-    recipe, layout, finding = shrink(recipe, layout, finding, court, Budget(SHRINK_SECONDS))
+    recipe, layout, finding = shrink(recipe, layout, finding, asked, Budget(SHRINK_SECONDS))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     challenge = make_challenge(recipe, layout, folder)
     if challenge is None:
         raise RuntimeError("a challenge that was made once cannot be made again")
     challenge.query(folder)
-    label, _, options = finding.accused.partition(":")
+    label, _, options = finding.subject.partition(":")
     chosen = f" --option {options}" if options else ""
     record = {
         "finding": asdict(finding),
@@ -150,12 +152,12 @@ def _described(challenge: Challenge, k: int) -> dict[str, Any]:
     }
 
 
-def again(folder: Path, court: Court) -> list[Finding]:
+def again(folder: Path, asked: AskedMembers) -> list[Finding]:
     """Examine a written finding once more; empty if it is mended."""
     record = json.loads((folder / "finding.json").read_text())
     steps = tuple(Step(**step) for step in record["recipe"].pop("steps"))
     finding = Finding(**record["finding"])
-    few = only(court, finding)
+    few = only(asked, finding)
     return look(Recipe(**record["recipe"], steps=steps), Layout(**record["layout"]), few)
 
 

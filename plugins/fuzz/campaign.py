@@ -26,7 +26,7 @@ from verifolio.testing.generate import (
     write_problem,
 )
 
-from .examine import Examination, Finding, Jury, examine, same, with_truth
+from .examine import AskedVerifiers, Examination, Finding, examine, same, with_truth
 from .shrink import shrink
 
 SHRINK_SECONDS = 60.0
@@ -64,7 +64,7 @@ class Summary:
     findings: list[tuple[Finding, Path]] = field(default_factory=list)
 
 
-def run_campaign(plan: Plan, jury: Jury, out: Path, report: Callable[[str], None]) -> Summary:
+def run_campaign(plan: Plan, asked: AskedVerifiers, out: Path, report: Callable[[str], None]) -> Summary:
     """Generate, examine, and on a finding make it smaller and write a folder that reproduces it."""
     budget = Budget(plan.minutes * 60.0)
     summary = Summary()
@@ -72,7 +72,7 @@ def run_campaign(plan: Plan, jury: Jury, out: Path, report: Callable[[str], None
     for k in numbers:
         if budget.expired():
             break
-        _network(plan, k, jury, out, report, summary, budget)
+        _network(plan, k, asked, out, report, summary, budget)
         summary.networks, summary.seconds = k + 1, budget.elapsed
         report(f"{k + 1} networks, {summary.problems} problems, {len(summary.findings)} findings")
         if summary.findings and plan.stop_at_first:
@@ -83,7 +83,7 @@ def run_campaign(plan: Plan, jury: Jury, out: Path, report: Callable[[str], None
 def _network(
     plan: Plan,
     k: int,
-    jury: Jury,
+    asked: AskedVerifiers,
     out: Path,
     report: Callable[[str], None],
     summary: Summary,
@@ -96,29 +96,29 @@ def _network(
             return
         made = placed(base, distance)
         # neuron bounds do not depend on where the boundary is
-        members = jury if side == 0 else replace(jury, bounders=())
+        members = asked if side == 0 else replace(asked, bounders=())
         seen = examine(made, sparing(members, summary))
         count(summary, seen)
         for finding in seen.findings:
             report(f"network {k}: {finding.kind}: {finding.text}")
-            folder = out / f"{plan.seed}-{k}-{finding.accused}-{finding.kind.replace(' ', '-')}"
-            reproduce(made.problem, finding, jury, folder)
+            folder = out / f"{plan.seed}-{k}-{finding.subject}-{finding.kind.replace(' ', '-')}"
+            reproduce(made.problem, finding, asked, folder)
             summary.findings.append((finding, folder))
         if seen.findings and plan.stop_at_first:
             return
 
 
-def sparing(jury: Jury, summary: Summary) -> Jury:
-    """The jury without slow members that have had their share of the time: some start a process each time."""
-    if summary.problems < FAIR_AFTER or len(jury.verifiers) < 3:
-        return jury
-    names = [v.name for v in jury.verifiers]
-    asked = {n: max(summary.problems - summary.spared[n], 1) for n in names}
-    usual = SLOW * statistics.median_low(summary.spent[n] / asked[n] for n in names)
+def sparing(asked: AskedVerifiers, summary: Summary) -> AskedVerifiers:
+    """The same without slow members that have had their share of the time: some start a process each time."""
+    if summary.problems < FAIR_AFTER or len(asked.verifiers) < 3:
+        return asked
+    names = [v.name for v in asked.verifiers]
+    times = {n: max(summary.problems - summary.spared[n], 1) for n in names}
+    usual = SLOW * statistics.median_low(summary.spent[n] / times[n] for n in names)
     share = statistics.median_low(summary.spent[n] for n in names)
-    slow = {n for n in names if summary.spent[n] > share and summary.spent[n] / asked[n] > usual}
+    slow = {n for n in names if summary.spent[n] > share and summary.spent[n] / times[n] > usual}
     summary.spared.update(slow)
-    return replace(jury, verifiers=tuple(v for v in jury.verifiers if v.name not in slow))
+    return replace(asked, verifiers=tuple(v for v in asked.verifiers if v.name not in slow))
 
 
 def distances(plan: Plan, k: int) -> list[float]:
@@ -160,9 +160,9 @@ def count(summary: Summary, seen: Examination) -> None:
             summary.undecided[name] += 1
 
 
-def reproduce(problem: Problem, finding: Finding, jury: Jury, folder: Path) -> Problem:
+def reproduce(problem: Problem, finding: Finding, asked: AskedVerifiers, folder: Path) -> Problem:
     """Shrink the problem and write its files, the finding and the command that shows it."""
-    few = jury.only(finding)
+    few = asked.only(finding)
 
     def keeps(smaller: Problem) -> bool:
         return same(examine(with_truth(smaller), few).findings, finding) is not None
@@ -177,8 +177,8 @@ def reproduce(problem: Problem, finding: Finding, jury: Jury, folder: Path) -> P
         "neurons": small.graph.neurons,
         "neurons_before": problem.graph.neurons,
         "rows": small.row_count,
-        "seed": jury.seed,
-        "command": f"verifolio verify network.onnx property.vnnlib --verifier {finding.accused}",
+        "seed": asked.seed,
+        "command": f"verifolio verify network.onnx property.vnnlib --verifier {finding.subject}",
     }
     (folder / "finding.json").write_text(json.dumps(record, indent=2) + "\n")
     return small

@@ -11,9 +11,9 @@ import typer
 if TYPE_CHECKING:
     from verifolio.testing.generate import Kind
 
-    from .accuse import Court
     from .campaign import Summary
-    from .examine import Jury
+    from .examine import AskedVerifiers
+    from .wrong_claims import AskedMembers
 
 ALARM = 4
 DEFAULT_NETWORKS = 20
@@ -66,7 +66,7 @@ def fuzz(
         summary = _attained(seed, count, limit, not keep_going, resume, verifier, timeout or 2.0, out, report)
     else:
         plan = Plan(seed, count, limit, _kinds(kind), inputs, width, depth, stop_at_first=not keep_going)
-        summary = run_campaign(plan, _jury(verifier, timeout or 10.0, seed), out, report)
+        summary = run_campaign(plan, _asked_verifiers(verifier, timeout or 10.0, seed), out, report)
     show(summary, as_json)
     if summary.findings:
         raise typer.Exit(ALARM)
@@ -87,7 +87,7 @@ def _attained(
 
     course = Course(seed, networks=count, minutes=minutes, stop_at_first=stop)
     course = resumed(out, course) if resume else course
-    return run_attained(course, _court(names, seconds, seed), out, report)
+    return run_attained(course, _asked_members(names, seconds, seed), out, report)
 
 
 def _again(folder: Path, names: list[str] | None, seconds: float, seed: int) -> Summary:
@@ -98,7 +98,7 @@ def _again(folder: Path, names: list[str] | None, seconds: float, seed: int) -> 
 
     if not (folder / "finding.json").is_file():
         raise InputError(str(folder), "a folder that `fuzz` wrote", "no finding.json in it")
-    found = again(folder, _court(names, seconds, seed))
+    found = again(folder, _asked_members(names, seconds, seed))
     return Summary(networks=1, problems=1, findings=[(f, folder) for f in found])
 
 
@@ -109,7 +109,7 @@ def show(summary: Summary, as_json: bool) -> None:
     counts = {"decided": summary.decided, "undecided": summary.undecided}
     counts |= {"refused": summary.refused, "spared": summary.spared}
     found = [
-        {"kind": f.kind, "accused": f.accused, "text": f.text, "folder": str(p)} for f, p in summary.findings
+        {"kind": f.kind, "subject": f.subject, "text": f.text, "folder": str(p)} for f, p in summary.findings
     ]
     if as_json:
         totals = {"networks": summary.networks, "problems": summary.problems, "seconds": summary.seconds}
@@ -147,26 +147,26 @@ def _kinds(chosen: list[str] | None) -> tuple[Kind, ...]:
     return tuple(k for k in ALL_KINDS if k in (chosen or KINDS))
 
 
-def _jury(names: list[str] | None, timeout: float, seed: int) -> Jury:
+def _asked_verifiers(names: list[str] | None, timeout: float, seed: int) -> AskedVerifiers:
     from verifolio.plugin.registry import installed
 
-    from .examine import Jury
+    from .examine import AskedVerifiers
 
     plugins = installed()
     complete = [cls for cls in plugins.verifiers.usable().values() if cls.can_prove]
     classes = [plugins.verifiers.get(n) for n in names] if names else complete
     bounders = tuple(plugins.all_bounders().values())
-    return Jury(tuple(cls() for cls in classes), bounders, timeout, seed)
+    return AskedVerifiers(tuple(cls() for cls in classes), bounders, timeout, seed)
 
 
-def _court(names: list[str] | None, seconds: float, seed: int) -> Court:
+def _asked_members(names: list[str] | None, seconds: float, seed: int) -> AskedMembers:
     """Every verifier that proves, with each of its choices, or those named; and every bounder."""
     from verifolio.plugin.registry import installed
 
-    from .accuse import Court, variants
+    from .wrong_claims import AskedMembers, variants
 
     plugins = installed()
     complete = [cls for cls in plugins.verifiers.usable().values() if cls.can_prove]
     classes = [plugins.verifiers.get(n) for n in names] if names else complete
     members = tuple(member for cls in classes for member in variants(cls))
-    return Court(members, tuple(plugins.all_bounders().values()), seconds, seed)
+    return AskedMembers(members, tuple(plugins.all_bounders().values()), seconds, seed)

@@ -37,10 +37,10 @@ REGIONS = 200
 
 @dataclass(frozen=True)
 class Finding:
-    """Something that must not happen. `kind` and `accused` stay the same while a problem is made smaller."""
+    """Something that must not happen. `kind` and `subject` stay the same while a problem is made smaller."""
 
     kind: str
-    accused: str
+    subject: str
     text: str
 
 
@@ -55,7 +55,7 @@ class Examination:
 
 
 @dataclass(frozen=True)
-class Jury:
+class AskedVerifiers:
     """Who is asked, and for how long each."""
 
     verifiers: tuple[Verifier, ...]
@@ -63,12 +63,12 @@ class Jury:
     seconds: float = 10.0
     seed: int = 0
 
-    def only(self, finding: Finding) -> Jury:
-        """Those needed to see a finding again: the accused, and whoever can refute a proof."""
-        accused = [v for v in self.verifiers if v.name == finding.accused]
-        others = [v for v in self.verifiers if v.can_falsify and v.name != finding.accused]
-        keep = accused + (others if finding.kind == "unsound proof" else [])
-        bounders = [b for b in self.bounders if b.name == finding.accused]
+    def only(self, finding: Finding) -> AskedVerifiers:
+        """Those needed to see a finding again: the subject, and whoever can refute a proof."""
+        subject = [v for v in self.verifiers if v.name == finding.subject]
+        others = [v for v in self.verifiers if v.can_falsify and v.name != finding.subject]
+        keep = subject + (others if finding.kind == "unsound proof" else [])
+        bounders = [b for b in self.bounders if b.name == finding.subject]
         return replace(self, verifiers=tuple(keep), bounders=tuple(bounders))
 
 
@@ -84,17 +84,17 @@ def with_truth(problem: Problem) -> Generated:
     return Generated(problem, margin, point)
 
 
-def examine(made: Generated, jury: Jury, folder: Path | None = None) -> Examination:
+def examine(made: Generated, asked: AskedVerifiers, folder: Path | None = None) -> Examination:
     """Write the problem to files, ask everybody, and collect what contradicts."""
     with TemporaryDirectory(prefix="verifolio-fuzz-") as scratch:
         query = write_problem(made.problem, folder or Path(scratch))
         reports, seconds = {}, {}
-        for verifier in jury.verifiers:
+        for verifier in asked.verifiers:
             started = time.monotonic()
-            reports[verifier.name] = ask(query, verifier, jury)
+            reports[verifier.name] = ask(query, verifier, asked)
             seconds[verifier.name] = time.monotonic() - started
         witness = _known_witness(query, made, reports)
-        findings = [*_verdict_findings(made, reports, witness), *_bound_findings(made.problem, jury)]
+        findings = [*_verdict_findings(made, reports, witness), *_bound_findings(made.problem, asked)]
     return Examination(
         tuple(findings),
         {n: r.verdict for n, r in reports.items()},
@@ -103,12 +103,12 @@ def examine(made: Generated, jury: Jury, folder: Path | None = None) -> Examinat
     )
 
 
-def ask(query: Query, verifier: Verifier, jury: Jury) -> Report:
+def ask(query: Query, verifier: Verifier, asked: AskedVerifiers) -> Report:
     """One verifier on one query, in this process, with evidence of its own."""
     # an attack that finds nothing would use all the time there is
-    seconds = jury.seconds if verifier.can_prove else min(jury.seconds, ATTACK_SECONDS)
+    seconds = asked.seconds if verifier.can_prove else min(asked.seconds, ATTACK_SECONDS)
     link = Link(time.monotonic() + seconds, lambda: False, lambda _: None)
-    return run_attempt(AttemptTask(query, verifier, seed=jury.seed), link)
+    return run_attempt(AttemptTask(query, verifier, seed=asked.seed), link)
 
 
 def _known_witness(query: Query, made: Generated, reports: dict[str, Report]) -> str | None:
@@ -138,13 +138,13 @@ def _verdict_findings(made: Generated, reports: dict[str, Report], witness: str 
     return found
 
 
-def _bound_findings(problem: Problem, jury: Jury) -> list[Finding]:
+def _bound_findings(problem: Problem, asked: AskedVerifiers) -> list[Finding]:
     found = []
-    for bounder in jury.bounders:
+    for bounder in asked.bounders:
         if bounder.refuses(problem) is not None:
             continue
         try:
-            text = _bound_violation(problem, bounder, jury.seed)
+            text = _bound_violation(problem, bounder, asked.seed)
         except (VerifolioError, ArithmeticError, ValueError, RuntimeError) as error:
             found.append(Finding("error", bounder.name, f"{type(error).__name__}: {error}"))
             continue
@@ -212,4 +212,4 @@ def samples(problem: Problem, seed: int) -> Array:
 
 def same(findings: Sequence[Finding], wanted: Finding) -> Finding | None:
     """The finding of the same kind against the same member, if it is still there."""
-    return next((f for f in findings if (f.kind, f.accused) == (wanted.kind, wanted.accused)), None)
+    return next((f for f in findings if (f.kind, f.subject) == (wanted.kind, wanted.subject)), None)

@@ -26,7 +26,7 @@ from .tableau import Tableau
 if TYPE_CHECKING:
     from .verifier import MarabouOptions
 
-POLL = 0.01  # seconds
+POLL = 0.01  # seconds between two looks at the process and at the clock
 MODULE = "verifolio.plugins.marabou.solve"
 
 

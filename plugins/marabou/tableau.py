@@ -15,7 +15,7 @@ from verifolio.plugin.evidence import Bounds
 from verifolio.vnnlib import Rows
 
 Array = NDArray[np.float64]
-EQUAL, AT_MOST = 0, 1
+EQUAL, AT_MOST = 0, 1  # kinds of rows in the file; `solve` reads the same numbers
 
 
 class Tableau:

@@ -16,14 +16,18 @@ from verifolio.plugin.evidence import Assumptions, Bounds
 from verifolio.plugin.verifier import Context
 from verifolio.vnnlib import Rows
 
+from .margin_search import Finding, MarginSearch, SearchStats
 from .options import MilpOptions
-from .search import Finding, Search, Tally
 from .solver import Settings
 from .tighten import Tightener
 
-FIRST_NODES, FIRST_SHARE = 256, 0.1  # of the first tree: branches per disjunct, share of the time for all
-SMALL = 100  # neurons; the relaxations of smaller networks find points as quickly as a walk
+# Of the first tree: branches per disjunct, share of the time for all. It ends most problems that are easy at all;
+# what it leaves open is worth tighter rows or smaller boxes. Choices.
+FIRST_NODES, FIRST_SHARE = 256, 0.1
+SMALL = 100  # neurons; the relaxations of smaller networks find points as quickly as a descent
 ROUNDS = (2048.0, np.inf)  # branches per disjunct, so that a hard one does not hide an easy one
+ENDLESS = 600.0  # seconds that a budget without an end is taken for, where shares of it are handed out
+TIGHTEN_SHARE = 0.2  # of the time at most for programs that tighten: the tree needs the rest; a choice
 
 
 def decide(problem: Problem, context: Context, options: MilpOptions) -> Outcome:
@@ -49,19 +53,19 @@ class Decider:
 
     def __init__(self, context: Context, options: MilpOptions) -> None:
         self.context, self.options = context, options
-        self.tally = Tally()
+        self.counts = SearchStats()
         self.encoding: Encoding | None = None
         self.domain: Domain | None = None
 
     def whole(self, problem: Problem, bounds: Bounds | None) -> Finding:
         """Everything there is, the cheap things first."""
-        from .boxes import Boxes
+        from .box_search import BoxSearch
         from .probe import Probe
 
         probe = Probe(problem)
         large = problem.graph.neurons > SMALL
         for x in probe.descend(problem.domain, self.context.seed, self.context.budget) if large else ():
-            self.tally.replays += 1
+            self.counts.replays += 1
             if self.context.check(x):
                 return Finding(-np.inf, x)
         if self.options.search == "solver":
@@ -71,7 +75,7 @@ class Decider:
         finding = self.box(problem, bounds, FIRST_NODES, first)
         if finding.bound > 0 or finding.point is not None or finding.final or self.context.budget.expired():
             return finding
-        boxes = Boxes.of(problem, self, probe)
+        boxes = BoxSearch.of(problem, self, probe)
         if boxes is not None:
             return boxes.run()
         encoding = encode_tightly(problem, self.context, bounds, self.options)
@@ -83,18 +87,18 @@ class Decider:
         return self._targets(problem, bounds, encoding, (limit,), context)
 
     def stats(self) -> Stats:
-        tally, encoding = self.tally, self.encoding
+        counts, encoding = self.counts, self.encoding
         found: dict[str, float | int | str] = {}
         if encoding is not None:
             found |= {"unstable": encoding.unstable_count, "big_m": encoding.big_m}
-        found |= {"solver": tally.solver or "relaxation only", "nodes": tally.nodes}
-        found |= {"replays": tally.replays, "boxes": tally.boxes}
-        found |= {"proof": "; ".join(sorted(set(tally.proofs)))} if tally.proofs else {}
-        return found | ({"note": "; ".join(dict.fromkeys(tally.notes))} if tally.notes else {})
+        found |= {"solver": counts.solver or "relaxation only", "nodes": counts.nodes}
+        found |= {"replays": counts.replays, "boxes": counts.boxes}
+        found |= {"proof": "; ".join(sorted(set(counts.proofs)))} if counts.proofs else {}
+        return found | ({"note": "; ".join(dict.fromkeys(counts.notes))} if counts.notes else {})
 
     def _left(self) -> float:
         left = self.context.budget.remaining
-        return left if np.isfinite(left) else 600.0
+        return left if np.isfinite(left) else ENDLESS
 
     def _targets(
         self,
@@ -108,7 +112,7 @@ class Decider:
         if self.encoding is None or problem.domain is self.domain:
             self.encoding, self.domain = encoding, problem.domain
         live, floor = possible(problem, encoding, bounds)
-        search = Search(problem, encoding, context, self.options, self.tally)
+        search = MarginSearch(problem, encoding, context, self.options, self.counts)
         live, surveyed = search.survey(live)
         if surveyed.point is not None:
             return surveyed
@@ -134,13 +138,12 @@ def encode_tightly(
     problem: Problem, context: Context, bounds: Bounds | None, options: MilpOptions
 ) -> Encoding:
     """The encoding with big-M constants from bounds and from linear programs; both go to the evidence."""
-    seconds = min(options.tighten, 0.2 * context.budget.remaining)
+    seconds = min(options.tighten, TIGHTEN_SHARE * context.budget.remaining)
     settings = Settings(options.tight, options.threads or context.budget.cores)
     tightener = Tightener(context.budget, settings, seconds)
     encoding = encode(problem.graph, problem.domain, bounds, "bigm", tightener)
     if tightener.solved:
-        assumed = Assumptions() if bounds is None else bounds.assumptions
-        context.evidence.add_bounds(tightened(problem, encoding, assumed))
+        context.evidence.add_bounds(tightened(problem, encoding, bounds))
     return encoding
 
 
@@ -151,10 +154,11 @@ def targets(live: Sequence[Rows], options: MilpOptions) -> list[list[Rows]]:
     return [[rows] for rows in live]
 
 
-def tightened(problem: Problem, encoding: Encoding, assumed: Assumptions) -> Bounds:
+def tightened(problem: Problem, encoding: Encoding, began: Bounds | None) -> Bounds:
     """What the linear programs found; it takes for granted whatever the bounds they began with did."""
+    assumed, foreign = (Assumptions(), False) if began is None else (began.assumptions, began.foreign)
     lower, upper = dict(encoding.lower), dict(encoding.upper)
-    return Bounds(problem.graph.sha256, problem.domain, lower, upper, None, assumed, "milp")
+    return Bounds(problem.graph.sha256, problem.domain, lower, upper, None, assumed, "milp", foreign)
 
 
 def possible(problem: Problem, encoding: Encoding, bounds: Bounds | None) -> tuple[list[Rows], float]:

@@ -10,10 +10,10 @@ import numpy as np
 
 from verifolio.encode.model import Array, Model
 
-from .solver import Result, Settings, Status, Watch
+from .solver import Settings, SolveResult, SolveStatus, Watch
 
-FREE_SIZE = 2000
-LEAST_TOLERANCE = 1e-9
+FREE_SIZE = 2000  # columns and rows that the licence in gurobipy's wheel allows
+LEAST_TOLERANCE = 1e-9  # the smallest that Gurobi accepts
 
 
 def _environment() -> Any:
@@ -54,13 +54,13 @@ class Gurobi:
         small = model.columns <= FREE_SIZE and model.rows <= FREE_SIZE
         return None if small else _size_limit()
 
-    def solve(self, model: Model, settings: Settings, watch: Watch) -> Result:
+    def solve(self, model: Model, settings: Settings, watch: Watch) -> SolveResult:
         try:
             with _environment() as environment, gp.Model(env=environment) as solver:
                 _load(solver, model, settings)
                 return _solve(solver, watch)
         except gp.GurobiError as error:
-            return Result(Status.FAILED, -np.inf, message=str(error))
+            return SolveResult(SolveStatus.FAILED, -np.inf, message=str(error))
 
 
 def _load(solver: Any, model: Model, settings: Settings) -> None:
@@ -84,7 +84,7 @@ def _load(solver: Any, model: Model, settings: Settings) -> None:
             solver.addMConstr(sign * model.matrix[rows], v, "<", sign * side[rows])
 
 
-def _solve(solver: Any, watch: Watch) -> Result:
+def _solve(solver: Any, watch: Watch) -> SolveResult:
     best: list[tuple[float, Array]] = []
     codes = gp.GRB.Callback
 
@@ -105,16 +105,18 @@ def _solve(solver: Any, watch: Watch) -> Result:
     return _result(solver, best)
 
 
-def _result(solver: Any, best: list[tuple[float, Array]]) -> Result:
+def _result(solver: Any, best: list[tuple[float, Array]]) -> SolveResult:
     codes = gp.GRB
     nodes = int(solver.NodeCount)
-    if solver.Status == codes.INFEASIBLE:
-        return Result(Status.INFEASIBLE, np.inf, nodes=nodes)
+    if solver.SolveStatus == codes.INFEASIBLE:
+        return SolveResult(SolveStatus.INFEASIBLE, np.inf, nodes=nodes)
     objective, point = best[0] if best else (np.inf, None)
     bound = float(solver.ObjBound)
-    if solver.Status == codes.OPTIMAL:
+    if solver.SolveStatus == codes.OPTIMAL:
         point = np.array(solver.getAttr("X", solver.getVars()), np.float64)
-        return Result(Status.OPTIMAL, bound, float(solver.ObjVal), point, nodes)
-    ended = solver.Status in (codes.INTERRUPTED, codes.TIME_LIMIT)
-    message = "" if ended else f"Gurobi status {solver.Status}"
-    return Result(Status.STOPPED if ended else Status.FAILED, bound, objective, point, nodes, message)
+        return SolveResult(SolveStatus.OPTIMAL, bound, float(solver.ObjVal), point, nodes)
+    ended = solver.SolveStatus in (codes.INTERRUPTED, codes.TIME_LIMIT)
+    message = "" if ended else f"Gurobi status {solver.SolveStatus}"
+    return SolveResult(
+        SolveStatus.STOPPED if ended else SolveStatus.FAILED, bound, objective, point, nodes, message
+    )

@@ -12,10 +12,11 @@ from verifolio.encode.highs import as_highs, new_solver, run
 from verifolio.encode.model import Array, Model
 from verifolio.run.budget import Budget
 
-from .solver import Result, Settings, Status, Watch
+from .solver import Settings, SolveResult, SolveStatus, Watch
 
-LEAST_TOLERANCE = 1e-10
-SLICE = 0.25  # seconds between two looks at the cancel token
+LEAST_TOLERANCE = 1e-10  # the smallest that HiGHS accepts
+# seconds within which a cancellation is noticed; every slice costs a restart from the last basis
+SLICE = 0.25
 
 
 def load(model: Model, settings: Settings, presolve: bool) -> Any:
@@ -42,7 +43,7 @@ class Highs:
     def refuses(self, model: Model) -> str | None:
         return None
 
-    def solve(self, model: Model, settings: Settings, watch: Watch) -> Result:
+    def solve(self, model: Model, settings: Settings, watch: Watch) -> SolveResult:
         solver = load(model, settings, presolve=True)
         best: list[tuple[float, Array]] = []
 
@@ -72,13 +73,13 @@ class Highs:
         return _result(solver, best, bool(stopped))
 
 
-def _result(solver: Any, best: list[tuple[float, Array]], stopped: bool) -> Result:
+def _result(solver: Any, best: list[tuple[float, Array]], stopped: bool) -> SolveResult:
     status = solver.getModelStatus()
     info = solver.getInfo()
     kinds = highspy.HighsModelStatus
     nodes = int(info.mip_node_count)
     if status == kinds.kInfeasible:
-        return Result(Status.INFEASIBLE, float("inf"), nodes=nodes)
+        return SolveResult(SolveStatus.INFEASIBLE, float("inf"), nodes=nodes)
     bound = float(info.mip_dual_bound)
     if not np.isfinite(bound):
         bound = -np.inf
@@ -86,10 +87,12 @@ def _result(solver: Any, best: list[tuple[float, Array]], stopped: bool) -> Resu
     if status == kinds.kOptimal:
         point = np.array(solver.getSolution().col_value, np.float64)
         objective = float(info.objective_function_value)
-        return Result(Status.OPTIMAL, min(bound, objective), objective, point, nodes)
+        return SolveResult(SolveStatus.OPTIMAL, min(bound, objective), objective, point, nodes)
     ended = stopped or status in (kinds.kTimeLimit, kinds.kInterrupt)
     message = "" if ended else solver.modelStatusToString(status)
-    return Result(Status.STOPPED if ended else Status.FAILED, bound, objective, point, nodes, message)
+    return SolveResult(
+        SolveStatus.STOPPED if ended else SolveStatus.FAILED, bound, objective, point, nodes, message
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,7 +102,7 @@ class LpResult:
     Either may be missing; `point` is an optimum's.
     """
 
-    status: Status
+    status: SolveStatus
     objective: float = float("nan")
     point: Array | None = None
     duals: Array | None = None
@@ -158,13 +161,13 @@ class Lp:
         objective = float(self._solver.getInfo().objective_function_value)
         duals = np.array(found.row_dual, np.float64) if found.dual_valid else None
         if status == kinds.kOptimal:
-            return LpResult(Status.OPTIMAL, objective, np.array(found.col_value, np.float64), duals)
+            return LpResult(SolveStatus.OPTIMAL, objective, np.array(found.col_value, np.float64), duals)
         if status == kinds.kObjectiveBound:
-            return LpResult(Status.ABOVE, objective, duals=duals)
+            return LpResult(SolveStatus.ABOVE, objective, duals=duals)
         if status == kinds.kInfeasible:
-            return LpResult(Status.INFEASIBLE, objective, duals=duals, ray=self._ray())
+            return LpResult(SolveStatus.INFEASIBLE, objective, duals=duals, ray=self._ray())
         ended = status in (kinds.kTimeLimit, kinds.kInterrupt)
-        return LpResult(Status.STOPPED if ended else Status.FAILED)
+        return LpResult(SolveStatus.STOPPED if ended else SolveStatus.FAILED)
 
     def _ray(self) -> Array | None:
         answer = self._solver.getDualRay()

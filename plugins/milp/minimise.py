@@ -18,15 +18,15 @@ from verifolio.run.budget import Budget
 
 from .choose import willing_solver
 from .decide import encode_tightly, possible, undecided
+from .margin_search import SOLVER_SHARE, TREE
 from .nearest import Incumbent, Nearest
 from .options import MilpOptions
-from .search import SOLVER_SHARE, TREE
 from .solver import Settings, Watch
 
-FIRST_NODES = 64  # before linear programs tighten the rows
-SHRINK = 0.8  # a point this much closer than the radius makes a smaller ball, with tighter rows, worth it
-FEW = 16  # unstable neurons that no tighter rows are worth the effort for
-ROUNDS = 6
+FIRST_NODES = 64  # before linear programs tighten the rows: an easy problem ends there; a choice
+SHRINK = 0.8  # a point this much closer than the radius makes a smaller ball, with tighter rows, worth encoding anew
+FEW = 16  # unstable neurons: with as few, the tree ends before tighter rows would pay
+ROUNDS = 6  # balls; each but the last is at most SHRINK of the one before, so that five make it a third
 WIDE = 1e-4  # of the radius: a distance between what is proved and what replays that wants a reason
 
 
@@ -84,7 +84,7 @@ class _Closest:
         self.reason = "out of time"
 
     def _round(self, radius: float, tightly: bool, shrink: bool) -> bool:
-        """Search one ball; whether that was the last word."""
+        """MarginSearch one ball; whether that was the last word."""
         ball = replace(self.ball, radius=radius)
         inner = self.problem.with_domain(narrowed(self.problem.domain, ball))
         if inner.domain.empty:

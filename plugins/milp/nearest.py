@@ -24,17 +24,20 @@ from verifolio.plugin.verifier import Context
 from verifolio.vnnlib import Rows
 
 from .highs import Lp, LpResult
-from .solver import Settings, Status
+from .solver import Settings, SolveStatus
 from .tree import Brancher
 
-GAP = 1e-6  # of the radius: nodes that promise less than this are not opened
-LOOSEN = 1e-6  # of a row: a leaf that the solver calls infeasible without proof gets a bound this way
-MARGINS = (0.0, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)  # a row is tightened by these until a point replays
-POLISH_SECONDS = 10.0
-PATTERN_EVERY = 8  # nodes between two looks at the phases of a relaxation's own point
-MORE = 64  # nodes for a closer point that replays, after the proved distance is final
-KEPT = 12  # linear programs held at a time, one per disjunct
-FREE = -1
+GAP = 1e-6  # of the radius: nodes that promise less are not opened; float32 inputs are no finer than 1e-7
+# of a row, far above the solver's tolerance: a leaf that it calls infeasible without proof gets a bound this way
+LOOSEN = 1e-6
+# a row is tightened by these until a point replays: float32 rounding is 1e-7 of a value, and adds up over layers
+MARGINS = (0.0, 1e-8, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3)
+POLISH_SECONDS = 10.0  # for one program with all phases fixed: it takes milliseconds unless the solver cycles
+PATTERN_EVERY = 8  # nodes between two looks at the phases of a relaxation's own point: a look costs a program
+MORE = 64  # nodes for a closer point that replays, after the proved distance is final; a choice
+# linear programs held at a time, one per disjunct: ten classes fit, a hundred would fill the memory
+KEPT = 12
+FREE = -1  # a phase that is not fixed; 0 and 1 are inactive and active
 
 Phases = NDArray[np.int8]
 
@@ -171,7 +174,7 @@ class Nearest:
             return self._tried[key]
         target = self._target(k)
         result = target.solve(phases)
-        optimal = result.status is Status.OPTIMAL and result.point is not None
+        optimal = result.status is SolveStatus.OPTIMAL and result.point is not None
         self._tried[key] = result.objective if optimal else np.inf
         if result.point is None:
             return np.inf
@@ -206,7 +209,7 @@ class Nearest:
         """The node's program; once more without the cutoff where rounding spoiled what was cut off."""
         result = target.solve(node.phases, self.best.distance)
         proved = target.proved(result)
-        if result.status is Status.ABOVE and proved < self.best.distance - self.gap:
+        if result.status is SolveStatus.ABOVE and proved < self.best.distance - self.gap:
             result = target.solve(node.phases)
             proved = target.proved(result)
         return result, proved
@@ -231,7 +234,7 @@ class Nearest:
     def _leave(self, target: Target, node: _Node, bound: float, result: LpResult) -> None:
         """A leaf: all phases are fixed, and its bound is what it is."""
         self.try_pattern(node.target, node.phases)
-        if result.status is not Status.OPTIMAL:
+        if result.status is not SolveStatus.OPTIMAL:
             lp, loose = target.shifted(node.phases, -LOOSEN)
             if loose.duals is not None:
                 bound = max(bound, safe_lower_bound(lp.model, loose.duals))

@@ -11,7 +11,12 @@ from verifolio.graph.module import GraphModule
 from verifolio.model.problem import Domain, Problem, dense_rows
 from verifolio.run.budget import Budget
 
+# Starts, two for every disjunct, and steps of a descent before the first program: some milliseconds on networks of a
+# thousand neurons. More find a few more points that the relaxations then need not find; a choice.
 STARTS, MOST_STARTS, STEPS = 16, 64, 24
+FIRST_STEP, SHRINK = 0.25, 0.85  # of the box's width; after 24 steps 2 % of it are left
+# weight of an input's width where its gradient says nothing, so that it is cut in the end too
+WIDTH_SHARE = 0.05
 
 
 class Probe:
@@ -36,11 +41,11 @@ class Probe:
         points = torch.cat([centre[margin <= 0], corner[deeper <= 0]])
         # an input without influence at either point may still have some elsewhere
         share = (upper - lower) / (upper - lower).sum(1, keepdim=True).clamp_min(1e-300)
-        score = influence / influence.sum(1, keepdim=True).clamp_min(1e-300) + 0.05 * share
+        score = influence / influence.sum(1, keepdim=True).clamp_min(1e-300) + WIDTH_SHARE * share
         return list(points.numpy()), score.numpy()
 
     def descend(self, domain: Domain, seed: int, budget: Budget) -> list[Array]:
-        """Points that may be counterexamples, met while walking down the margin from a few starts."""
+        """Points that may be counterexamples, met while descending the margin from a few starts."""
         lower, upper = torch.tensor(domain.lower), torch.tensor(domain.upper)
         if not bool(torch.isfinite(lower).all() and torch.isfinite(upper).all()):
             return []
@@ -48,8 +53,8 @@ class Probe:
         count = max(STARTS, min(2 * len(self.rows), MOST_STARTS))
         shares = torch.rand(count, len(lower), generator=random, dtype=torch.float64)
         shares[0] = 0.5
-        aim = torch.arange(count) % max(len(self.rows), 1)  # each start walks towards one disjunct
-        x, step = lower + shares * (upper - lower), (upper - lower) / 4
+        aim = torch.arange(count) % max(len(self.rows), 1)  # each start descends towards one disjunct
+        x, step = lower + shares * (upper - lower), (upper - lower) * FIRST_STEP
         for _ in range(STEPS):
             if budget.expired():
                 break
@@ -57,7 +62,7 @@ class Probe:
             if bool((margin <= 0).any()):
                 return list(x[margin.argsort()[: int((margin <= 0).sum())]].numpy())
             x = torch.minimum(torch.maximum(x - step * slope.sign(), lower), upper)
-            step = step * 0.85
+            step = step * SHRINK
         return []
 
     def _slope(self, x: Tensor, aim: Tensor | None = None) -> tuple[Tensor, Tensor]:

@@ -15,7 +15,7 @@ from verifolio.encode.model import Model
 Array = NDArray[np.float64]
 
 
-class Status(Enum):
+class SolveStatus(Enum):
     """How a solve ended."""
 
     OPTIMAL = "optimal"
@@ -48,10 +48,10 @@ class Watch:
 
 
 @dataclass(frozen=True, eq=False)
-class Result:
+class SolveResult:
     """`bound` is the solver's own claim about the optimum, valid up to its tolerances."""
 
-    status: Status
+    status: SolveStatus
     bound: float
     objective: float = float("inf")
     point: Array | None = None
@@ -67,5 +67,5 @@ class Solver(Protocol):
     def refuses(self, model: Model) -> str | None:
         """Why this model is out of its reach (a licence's size limit, say), or None."""
 
-    def solve(self, model: Model, settings: Settings, watch: Watch) -> Result:
+    def solve(self, model: Model, settings: Settings, watch: Watch) -> SolveResult:
         """Minimise; never raises for a model that is merely hard."""

@@ -13,7 +13,7 @@ from verifolio.encode.safe import safe_lower_bound
 from verifolio.run.budget import Budget
 
 from .highs import Lp
-from .solver import Settings, Status
+from .solver import Settings, SolveStatus
 
 
 class Tightener:
@@ -53,7 +53,7 @@ class Tightener:
         lp.set_cost(cost)
         result = lp.solve(seconds)
         self.solved += 1
-        if result.status is not Status.OPTIMAL or result.duals is None:
+        if result.status is not SolveStatus.OPTIMAL or result.duals is None:
             return -np.inf
         safe = safe_lower_bound(lp.model, result.duals)
         rest = down(sign * row.constant - up(row.error))

@@ -1,4 +1,4 @@
-"""Branch and bound over the binaries, every leaf closed by a safe dual bound: no tolerance is trusted."""
+"""Branch and bound over the binaries, every leaf closed by a safe dual bound (Neumaier and Shcherbina 2004)."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from verifolio.encode.safe import proves_infeasible, safe_lower_bound
 from verifolio.run.budget import Budget
 
 from .highs import Lp, LpResult
-from .solver import Settings, Status
+from .solver import Settings, SolveStatus
 
-WHOLE = 1e-9
+WHOLE = 1e-9  # z (1 - z) of a binary that is whole up to the solver's tolerance
 CUTOFF = 1e-7  # of the margin's range; far above what the safe bound subtracts for rounding
-MOST_DOUBTS = 8
+MOST_DOUBTS = 8  # leaves that stay open: one prevents a proof, a few more may still show a point
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,10 +44,10 @@ def prove(
 
 def close(lp: Lp, result: LpResult) -> float:
     """The proved margin of the branch the program stands at; inf where it is proved to be empty."""
-    if result.duals is not None and (result.status is not Status.OPTIMAL or result.objective > 0):
+    if result.duals is not None and (result.status is not SolveStatus.OPTIMAL or result.objective > 0):
         safe = safe_lower_bound(lp.model, result.duals)
         if safe > 0:
-            return np.inf if result.status is Status.INFEASIBLE else safe
+            return np.inf if result.status is SolveStatus.INFEASIBLE else safe
     if result.ray is not None and proves_infeasible(lp.model, result.ray):
         return np.inf
     return -np.inf
@@ -112,7 +112,7 @@ class _Tree:
         self.lp.set_bounds(lower, upper)
         result = self.lp.solve()
         safe = close(self.lp, result)
-        if safe > 0 or result.status is not Status.ABOVE:
+        if safe > 0 or result.status is not SolveStatus.ABOVE:
             return result, safe
         if self.plain is None:
             self.plain = Lp(self.target.model, self.settings, self.budget)

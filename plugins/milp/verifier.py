@@ -1,4 +1,4 @@
-"""The verifier `milp`: a network as mixed-integer rows, decided by minimising the violation margin."""
+"""The verifier `milp`: a network as mixed-integer rows (Tjeng et al. 2019), decided by minimising the margin."""
 
 from __future__ import annotations
 

@@ -11,11 +11,12 @@ from verifolio.model.answer import Outcome, Verdict
 from verifolio.model.problem import Ball, Problem, dense_rows
 from verifolio.plugin.verifier import Context
 
+from .nearest_point import NearestPoint
 from .pattern import Pattern, Slopes, pattern_at
-from .program import Program
 from .verifier import PointwiseLpOptions
 
 Array = NDArray[np.float64]
+# of a row, far above the solver's 1e-9: what is violated by less is rounding, not a missing row
 TOLERANCE = 1e-6
 # the optimum sits on a tie: where it does not replay, every output row is asked to hold by more
 EXTRA = (0.0, 1e-7, 1e-6, 1e-5, 1e-4, 1e-3, 1e-2)
@@ -52,10 +53,10 @@ def closest(problem: Problem, ball: Ball, context: Context, options: PointwiseLp
     best: tuple[float, Array] | None = None
     rounds = rows = built = 0
     for d in targets(problem, slopes, centre, options.targets):
-        lean = descent(problem, slopes, d, centre, ball)
-        if out_of_reach(problem, Slopes(problem.graph, centre, lean), d, centre, ball, options.alpha):
+        direction = descent(problem, slopes, d, centre, ball)
+        if out_of_reach(problem, Slopes(problem.graph, centre, direction), d, centre, ball, options.alpha):
             continue
-        pattern = pattern_at(problem.graph, centre, lean)
+        pattern = pattern_at(problem.graph, centre, direction)
         built = len(pattern.limits)
         for extra in EXTRA:
             if context.budget.expired():
@@ -128,7 +129,7 @@ def solve(
 ) -> Solved:
     """min ||x - centre|| in the pattern's region with every output row holding by `margin`."""
     domain = problem.domain
-    program = Program.nearest(ball, domain.lower, domain.upper, context.budget.cores)
+    program = NearestPoint.nearest(ball, domain.lower, domain.upper, context.budget.cores)
     a, b, rhs = dense_rows(problem.disjuncts[disjunct], domain.size, len(pattern.constant))
     program.add(a + b @ pattern.matrix, rhs - b @ pattern.constant - margin)
     if domain.rows is not None and domain.rows.count:

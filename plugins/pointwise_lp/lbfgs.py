@@ -15,8 +15,10 @@ from verifolio.plugin.verifier import Context
 from .verifier import LbfgsOptions
 
 Array = NDArray[np.float64]
-WEIGHTS = (-6.0, 4.0)  # decimal logarithms of the smallest and largest weight c
-TINY = 1e-12
+# decimal logarithms of the smallest and largest weight c: with the first the distance hardly counts, with the last
+# nothing else does
+WEIGHTS = (-6.0, 4.0)
+TINY = 1e-12  # under the root of a distance, which has no gradient at nought
 
 
 class _Target:

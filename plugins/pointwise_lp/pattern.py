@@ -1,4 +1,4 @@
-"""The activation pattern at a point: the affine map it makes of the network, and the region it holds on."""
+"""The activation pattern at a point (Bastani et al. 2016): the affine map that it makes, and where it holds."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from verifolio.graph.matrix import linear_part, offset
 from verifolio.graph.module import GraphModule
 
 Array = NDArray[np.float64]
-TIE = 1e-12
+TIE = 1e-12  # a neuron's input below this is rounding: some thousand units of 1e-16 around values of one
 Affine = tuple[Array, Array]
 
 
@@ -28,13 +28,13 @@ class Pattern:
     limits: Array
 
 
-def pattern_at(graph: Graph, x: Array, lean: Array | None = None) -> Pattern:
+def pattern_at(graph: Graph, x: Array, direction: Array | None = None) -> Pattern:
     """Compose the affine maps of the pattern at x, so that no equalities are left for the solver.
 
     A neuron at 0 lies on the border of several regions (max-pooling over a plain background makes thousands
-    of them); `lean` is the direction in which to look for the one that is meant.
+    of them); `direction` is the direction in which to look for the one that is meant.
     """
-    lean = np.zeros(len(x)) if lean is None else lean
+    direction = np.zeros(len(x)) if direction is None else direction
     maps: list[Affine] = [(np.eye(len(x)), np.zeros(len(x)))]
     active: dict[int, NDArray[np.bool_]] = {}
     for number, node in list(enumerate(graph.nodes))[1:]:
@@ -44,7 +44,7 @@ def pattern_at(graph: Graph, x: Array, lean: Array | None = None) -> Pattern:
         elif isinstance(node.op, Relu):
             matrix, constant = parents[0]
             before = matrix @ x + constant
-            active[number] = on = _active(before, matrix @ lean)
+            active[number] = on = _active(before, matrix @ direction)
             maps.append((matrix * on[:, None], constant * on))
         else:
             matrices = linear_part(node.op, tuple(len(c) for _, c in parents))
@@ -64,25 +64,25 @@ def _rows(
 ) -> tuple[Array, Array]:
     """What keeps the neurons of one node in their states: -(pre) <= 0 where active, pre <= 0 elsewhere.
 
-    In a maximum of maxima only the winner has to win: how the losers stand to each other does not matter, so
-    their rows are left out, and each loses to the winner instead.
+    In a maximum of maxima only the largest entry has to be the largest: how the others compare does not matter, so
+    their rows are left out, and each is smaller than the largest instead.
     """
     matrix, constant = maps[graph.nodes[number].parents[0]]
     sign = np.where(active[number], -1.0, 1.0)
     sides, limits = sign[:, None] * matrix, -sign * constant
-    above = contest_above(graph, number)
+    above = maximum_above(graph, number)
     if above is None:
         return sides, limits
-    wins, loses = above.result(active[above.relu])
+    larger, smaller = above.compare(active[above.relu])
     idle = np.zeros(len(limits), np.bool_)
-    idle[loses] = True
-    idle[wins] = False
-    lost, won = loses[idle[loses]], wins[idle[loses]]
-    # what lost is a + relu(p); a row above says so of the branch it is on, and the other one must lose as well
-    branch = np.where(active[number][lost], 0.0, 1.0)
+    idle[smaller] = True
+    idle[larger] = False
+    below, beyond = smaller[idle[smaller]], larger[idle[smaller]]
+    # the smaller one is a + relu(p); a row above says so of its branch, and the other branch must be smaller as well
+    branch = np.where(active[number][below], 0.0, 1.0)
     first, total = maps[above.first], maps[above.total]
-    more = first[0][lost] + branch[:, None] * matrix[lost] - total[0][won]
-    rest = total[1][won] - first[1][lost] - branch * constant[lost]
+    more = first[0][below] + branch[:, None] * matrix[below] - total[0][beyond]
+    rest = total[1][beyond] - first[1][below] - branch * constant[below]
     return np.concatenate([sides[~idle], more]), np.concatenate([limits[~idle], rest])
 
 
@@ -92,7 +92,7 @@ def _active(before: Array, change: Array) -> NDArray[np.bool_]:
 
 
 @dataclass(frozen=True, eq=False)
-class Contest:
+class NestedMaximum:
     """max(total[left], total[right]) by `relu`, where total = first + relu(p) is a maximum itself."""
 
     first: int
@@ -101,12 +101,12 @@ class Contest:
     left: NDArray[np.intp]
     right: NDArray[np.intp]
 
-    def result(self, active: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-        """Winners and losers; left + relu(right - left) is active where the right one wins."""
+    def compare(self, active: NDArray[np.bool_]) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """The larger and the smaller entries; left + relu(right - left) is active where the right one is larger."""
         return np.where(active, self.right, self.left), np.where(active, self.left, self.right)
 
 
-def contest_above(graph: Graph, number: int) -> Contest | None:
+def maximum_above(graph: Graph, number: int) -> NestedMaximum | None:
     """The maxima that a ReLU's values go into and nothing else, as pooling makes them."""
     users = graph_users(graph)
     total = _only(users, number)
@@ -124,7 +124,7 @@ def contest_above(graph: Graph, number: int) -> Contest | None:
             continue
         right = _subtracted_from(graph, difference, chosen.index)
         if right is not None:
-            return Contest(graph.nodes[total].parents[0], total, relu, chosen.index, right)
+            return NestedMaximum(graph.nodes[total].parents[0], total, relu, chosen.index, right)
     return None
 
 
@@ -166,10 +166,10 @@ def _subtracted_from(graph: Graph, number: int, left: NDArray[np.intp]) -> NDArr
 class Slopes:
     """The affine map of the outputs alone, row by row by a backward pass: far cheaper than the whole pattern."""
 
-    def __init__(self, graph: Graph, x: Array, lean: Array | None = None) -> None:
+    def __init__(self, graph: Graph, x: Array, direction: Array | None = None) -> None:
         module = GraphModule(graph, torch.float64)
         self.x = torch.from_numpy(x.copy()).requires_grad_(True)
-        aside = self.x + (0.0 if lean is None else torch.from_numpy(lean))
+        aside = self.x + (0.0 if direction is None else torch.from_numpy(direction))
         held: list[Tensor] = [torch.stack([self.x, aside])]
         for step, node in list(zip(module.steps, graph.nodes, strict=True))[1:]:
             parents = [held[p] for p in node.parents]

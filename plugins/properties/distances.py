@@ -17,7 +17,7 @@ from verifolio.plugin.property import Array, Asking, Growth, Reference
 from verifolio.properties.formula import X0, Y0, Formula, FormulaProperty, X, Y, largest, norm, term
 from verifolio.trust import referee
 
-MAX_SUSPECTS = 4
+MAX_CANDIDATES = 4
 THINNEST = 1.001  # outer by inner radius of a shell
 BELOW = 1 - 1e-12  # covers the rounding of a shell's box, and of a distance
 LENGTHS = 6
@@ -84,7 +84,7 @@ class Lipschitz(FormulaProperty):
         around = f"{'affine within' if exact else 'tolerance'} {radius:.6g}"
         return replace(query, labels=query.labels | {"centre": around})
 
-    def suspects(self, networks: Sequence[Network], reference: Reference) -> list[Array]:
+    def candidates(self, networks: Sequence[Network], reference: Reference) -> list[Array]:
         """The steepest corners: where a row of the Jacobian has a sum of sizes above L, it is violated."""
         from verifolio.plugins.properties.affine import affine_piece
 
@@ -95,13 +95,13 @@ class Lipschitz(FormulaProperty):
         signs = np.concatenate([np.sign(slopes), -np.sign(slopes)])
         free = np.where(signs > 0, upper > x, lower < x)  # at the edge of the legal range one way is closed
         steep = (np.abs(np.tile(slopes, (2, 1))) * free).sum(axis=1)
-        order = [k for k in np.argsort(-steep)[:MAX_SUSPECTS] if steep[k] > self.options.constant]
+        order = [k for k in np.argsort(-steep)[:MAX_CANDIDATES] if steep[k] > self.options.constant]
         reach = corner_reach(reference, x, lower, upper)
         lengths = [min(radius * 4.0**k, reach) for k in range(LENGTHS)]
         return [np.clip(x + r * signs[k], lower, upper) for k in order for r in dict.fromkeys(lengths)]
 
-    def accusation(self, networks: Sequence[Network], reference: Reference, x: Array) -> Query:
-        """Around a suspect's distance r, a move by more than L r within r violates: a single row, not thousands."""
+    def candidate_query(self, networks: Sequence[Network], reference: Reference, x: Array) -> Query:
+        """Around a candidate's distance r, a move by more than L r within r violates: a single row, not thousands."""
         known = reference.with_outputs(networks)
         far = float(np.abs(x - np.asarray(known.x, np.float64).ravel()).max()) * (1 + 1e-6)
         y = np.concatenate([enclose(n.graph, x)[0] for n in networks])
@@ -136,7 +136,7 @@ class Lipschitz(FormulaProperty):
             if answer.witness is None:
                 return None
             point = answer.witness.x.astype(np.float64)
-            witness = referee.judge(self.accusation(networks, known, point), point)
+            witness = referee.judge(self.candidate_query(networks, known, point), point)
             if isinstance(witness, Witness):
                 flags = witness.flags
                 return Answer(Verdict.SAT, answer.verifier, witness=witness, flags=flags, seconds=seconds)

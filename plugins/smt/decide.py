@@ -27,9 +27,9 @@ from .pieces import cut, open_phases
 from .verifier import SmtOptions
 
 Array = NDArray[np.float64]
-POLL = 0.02
-QUICK = 10  # the largest tightness of a bounder that is asked about many pieces
-CUTTING = 0.2  # share of the time that cutting may take
+POLL = 0.02  # seconds within which z3 is interrupted after a cancellation
+QUICK = 10  # the largest tightness of a bounder that is asked about many pieces; that of CROWN without steps
+CUTTING = 0.2  # share of the time that cutting may take: z3 needs the rest; a choice
 # how much deeper than needed a witness is asked to lie, so that float32 does not push it out
 DEPTHS = (Fraction(1, 100), Fraction(1, 10_000), Fraction(1, 1_000_000))
 
@@ -42,7 +42,7 @@ def decide(problem: Problem, context: Context, options: SmtOptions) -> Outcome:
     bounds = known_bounds(problem, context, bounder)
     count = open_phases(problem, bounds)
     if count > options.max_open:
-        return _hopeless(count, options)
+        return _too_many_open(count, options)
     pieces: list[tuple[Problem, Bounds | None]] = [(problem, bounds)]
     if bounds is not None and bounder is not None and options.pieces > 1:
         quick = bounder if options.bounder else context.bounders.best(problem, QUICK) or bounder
@@ -68,7 +68,7 @@ def decide(problem: Problem, context: Context, options: SmtOptions) -> Outcome:
 def _decide_piece(problem: Problem, bounds: Bounds | None, context: Context, options: SmtOptions) -> Outcome:
     network = exact_network(problem.graph, input_ranges(problem.domain), bounds)
     if network.open_count > options.max_open:
-        return _hopeless(network.open_count, options)
+        return _too_many_open(network.open_count, options)
     stats: dict[str, float | int | str] = {"open": network.open_count, "z3": z3.get_version_string()}
     with _watched(context) as (solver, ctx):
         session = _Session(problem, network, context, solver, ctx, stats)
@@ -89,7 +89,7 @@ def _stopped(context: Context, stats: Stats) -> Outcome:
     return Outcome(verdict, reason="out of time" if late else "cancelled", stats=stats)
 
 
-def _hopeless(count: int, options: SmtOptions) -> Outcome:
+def _too_many_open(count: int, options: SmtOptions) -> Outcome:
     text = f"{count} ReLUs of unknown phase, more than max_open = {options.max_open}"
     return Outcome.unknown(text, stats={"open": count})
 

@@ -12,6 +12,7 @@ from verifolio.plugin.bounder import Bounder
 from verifolio.plugin.evidence import Bounds
 from verifolio.run.budget import Budget
 
+# of some width: a cut tries all of them, and with more inputs a halved box hardly fixes a phase
 MOST_INPUTS = 6
 Piece = tuple[Problem, Bounds]
 

@@ -1,4 +1,4 @@
-"""The verifier `smt`: exact rational arithmetic, so ties and strict rows mean what they say."""
+"""The verifier `smt` (as Katz et al. 2017, Reluplex): exact rational arithmetic, so ties mean what they say."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class SmtOptions:
     """Options of `smt`.
 
     bounder: name of the bounder that fixes phases; empty takes the tightest willing one.
-    max_open: more ReLUs than this whose phase bounds do not fix are hopeless, and refused early.
+    max_open: a problem with more ReLUs whose phase bounds do not fix is given up early.
     max_neurons: networks with more ReLUs are refused before any bounds are computed.
     few, pieces: boxes with few inputs are cut until bounds leave at most `few` phases open, into at most so many.
     """

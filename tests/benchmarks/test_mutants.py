@@ -1,4 +1,4 @@
-"""The list of planted errors fits the sources, and mutants are what they say."""
+"""The list of seeded faults fits the sources, and mutants are what they say."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         del sys.modules[name]
 
 
-def test_every_planted_error_still_has_its_place() -> None:
+def test_every_fault_still_has_its_place() -> None:
     from benchmarks.mutants.areas import tests_of
-    from benchmarks.mutants.planted import PLANTED, stale
+    from benchmarks.mutants.faults import FAULTS, stale
 
-    assert len(PLANTED) >= 20
+    assert len(FAULTS) >= 20
     assert stale(ROOT) == []
-    assert [p.file for p in PLANTED if not tests_of(ROOT, p.file)] == []
+    assert [p.file for p in FAULTS if not tests_of(ROOT, p.file)] == []
 
 
 def test_the_trust_base_is_there_and_has_tests() -> None:
     from benchmarks.mutants.areas import tests_of, trusted_files
 
     files = trusted_files(ROOT)
-    assert {"core/trust/referee.py", "plugins/crown/_boxes.c", "vnnlib/check.py"} <= set(files)
+    assert {"core/trust/referee.py", "plugins/crown/kernel/_boxes.c", "vnnlib/check.py"} <= set(files)
     assert [f for f in files if not tests_of(ROOT, f)] == []
 
 
@@ -107,7 +107,7 @@ def test_a_change_is_tried_in_a_copy_and_taken_back(tmp_path: Path) -> None:
     from benchmarks.mutants.scratch import Scratch
 
     tree = tmp_path / "tree"
-    for name in ("core", "plugins/crown", "vnnlib"):
+    for name in ("core", "plugins/crown/kernel", "vnnlib"):
         (tree / name).mkdir(parents=True)
     (tree / "core" / "__init__.py").write_text("ONE = 1\n")
     (tree / "test_one.py").write_text("import verifolio\n\ndef test_one():\n    assert verifolio.ONE == 1\n")

@@ -30,7 +30,7 @@ class Case:
         grid = [[Fraction(i, 16) for i in pair] for pair in np.ndindex(17, 17)]
         values = [exact(self.layers, x) for x in grid]
         self.least = min(y[0] - y[1] for y in values)
-        self.planted = grid[[y[0] - y[1] for y in values].index(self.least)]
+        self.minimiser = grid[[y[0] - y[1] for y in values].index(self.least)]
         self.spread = max(y[0] - y[1] for y in values) - self.least
 
     def claim(self, limit: Fraction) -> Path:
@@ -139,7 +139,7 @@ def examine_false_claims(folder: Path, seed: int, count: int, kind: str = "plain
 
 
 def exact_margin(case: Case) -> Fraction:
-    y = exact(case.layers, case.planted)
+    y = exact(case.layers, case.minimiser)
     return y[0] - y[1]
 
 
@@ -209,7 +209,7 @@ def test_hostile_files_are_unreadable(case: Case, damage: str) -> None:
 def test_counterexamples_are_checked_exactly(case: Case) -> None:
     prop, target = case.claim(case.least + Fraction(1, 10**30)), case.folder / "x.txt"
     target.write_text(
-        "(" + "\n".join(f"(X_{i} {decimal(v)})" for i, v in enumerate(case.planted)) + "\n(Y_0 0.0))"
+        "(" + "\n".join(f"(X_{i} {decimal(v)})" for i, v in enumerate(case.minimiser)) + "\n(Y_0 0.0))"
     )
     assert run(case.network, prop, target) == (VALID, "valid")
     case.claim(case.least - Fraction(1, 10**30))

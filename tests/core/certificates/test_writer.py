@@ -15,7 +15,8 @@ from verifolio.certificates.writer import obstacle, write
 from verifolio.model.answer import Verdict
 from verifolio.model.query import Query
 from verifolio.plugin.verifier import Context
-from verifolio.plugins.crown.verifier import Crown, CrownOptions
+from verifolio.plugins.crown.options import CrownOptions
+from verifolio.plugins.crown.verifier import Crown
 from verifolio.run.budget import Budget
 from verifolio_check.main import run
 

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import cast
+
 import numpy as np
 
+from verifolio.encode.known import known_bounds
 from verifolio.model.problem import Ball, Domain, Problem
+from verifolio.plugin.bounder import Bounder
 from verifolio.plugin.evidence import Assumptions, Bounds, Evidence, Margins
+from verifolio.plugin.verifier import Context
+from verifolio.run import Link
+from verifolio.run.budget import Budget
+from verifolio.solve.sharing import SharedEvidence
 from verifolio.testing.samples import sum_graph
 from verifolio.vnnlib import make_rows
 
@@ -128,3 +139,47 @@ def test_what_is_not_a_number_bounds_nothing() -> None:
     for values in ([np.nan], [1.0]), ([1.0], [np.nan]):
         said = Margins.of(two, [np.array(v) for v in values])
         assert bounds(box(0, 1), 0, 1, margins=said).least_margin(two) == -np.inf
+
+
+def test_bounds_of_other_tools_stay_out() -> None:
+    """Nor do they come in by being merged with bounds of ours."""
+    theirs = replace(bounds(box(0, 1), 0.4, 0.5), foreign=True)
+    evidence = Evidence()
+    evidence.add_bounds(theirs)
+    assert evidence.bounds == []
+    assert bounds(box(0, 1), 0, 1).intersect(theirs).foreign
+    evidence.add_bounds(bounds(box(0, 1), 0, 1).intersect(theirs))
+    assert evidence.bounds == []
+
+
+class Foreign(Bounder):
+    """Another tool's bounder, which forgets to say so of its bounds."""
+
+    name = "foreign"
+    foreign = True
+
+    def bound(
+        self, problems: Sequence[Problem], budget: Budget | None = None, known: Bounds | None = None
+    ) -> list[Bounds]:
+        return [bounds(p.domain, 0, 1) for p in problems]
+
+
+def test_whoever_names_another_tool_gets_its_bounds_and_nobody_else() -> None:
+    asked, context = problem(box(0, 1)), Context()
+    found = known_bounds(asked, context, Foreign())
+    assert found is not None and found.foreign
+    assert context.evidence.bounds == []
+
+
+def test_who_cannot_prove_leaves_no_bounds_and_no_refuted_sets() -> None:
+    sent: list[object] = []
+    link = cast(Link, SimpleNamespace(send=sent.append))
+    for proves in (False, True):
+        evidence = SharedEvidence(Evidence(), link)
+        evidence.proves = proves
+        evidence.add_bounds(bounds(box(0, 1), 0, 1))
+        evidence.add_refuted(problem(box(0, 1)), box(0, 1))
+        evidence.add_candidate(np.zeros(2))
+        evidence.close()
+        assert (bool(evidence.bounds), bool(evidence.refuted)) == (proves, proves)
+        assert len(evidence.candidates) == 1

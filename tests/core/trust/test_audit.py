@@ -21,7 +21,7 @@ from verifolio.testing.check import checker
 from verifolio.testing.generate import KINDS, Shape, generate
 from verifolio.testing.networks import plus_minus
 from verifolio.testing.samples import reaches, write_sum
-from verifolio.trust.audit import audited, refutes_exactly, suspects
+from verifolio.trust.audit import audited, refutes_exactly, refuting_candidates
 from verifolio.trust.conflict import Alarm
 from verifolio.vnnlib import Rows, make_rows
 
@@ -64,34 +64,34 @@ def reach(threshold: float, domain: Domain = SQUARE, *more: Rows) -> Problem:
         (Domain(-np.ones(2), np.ones(2), make_rows([({0: 1.0, 1: 1.0}, 1.0)])), 1.0),
     ],
 )
-def test_suspects_lie_in_the_domain_and_refute(domain: Domain, most: float) -> None:
+def test_candidates_lie_in_the_domain_and_refute(domain: Domain, most: float) -> None:
     wrong, right = reach(0.5 * most, domain), reach(1.01 * most, domain)
     start = {0: np.array([0.1, 0.2])}
-    found = suspects([wrong, right, wrong], 1.0, start | {2: np.array([0.3, 0.1])})
+    found = refuting_candidates([wrong, right, wrong], 1.0, start | {2: np.array([0.3, 0.1])})
     assert set(found) == {0, 2}
     assert all(checker(wrong)(x) for x in found.values())
 
 
 def test_the_first_corner_is_tried_however_short_time_is() -> None:
     start = {0: np.array([0.1, 0.2])}
-    assert suspects([reach(1.9)], 0.0, start)[0].tolist() == [1.0, 1.0]
+    assert refuting_candidates([reach(1.9)], 0.0, start)[0].tolist() == [1.0, 1.0]
 
 
 def test_one_possible_disjunct_is_enough() -> None:
     never, always = make_rows([({2: -1.0}, -9.0)]), make_rows([])
-    assert 0 in suspects([reach(9.0, SQUARE, never, always)])
-    assert suspects([reach(9.0, SQUARE, never)], 0.1) == {}
+    assert 0 in refuting_candidates([reach(9.0, SQUARE, never, always)])
+    assert refuting_candidates([reach(9.0, SQUARE, never)], 0.1) == {}
     endless = Domain(np.full(2, -np.inf), np.full(2, np.inf))
-    assert suspects([reach(1.0, endless), Problem(plus_minus(), SQUARE, ())]) == {}
+    assert refuting_candidates([reach(1.0, endless), Problem(plus_minus(), SQUARE, ())]) == {}
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_true_proofs_have_no_suspects(kind: str) -> None:
+def test_true_proofs_have_no_refuting_candidates(kind: str) -> None:
     for seed in range(4):
         shape = Shape(kind, inputs=4 if kind == "conv" else 2)  # type: ignore[arg-type]
         made = generate(np.random.default_rng(seed), shape, -1e-6, disjuncts=2)
         if made.expected is Verdict.UNSAT:
-            assert suspects([made.problem], 0.05) == {}
+            assert refuting_candidates([made.problem], 0.05) == {}
 
 
 def test_exact_arithmetic_has_the_last_word() -> None:

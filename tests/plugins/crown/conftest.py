@@ -14,8 +14,8 @@ import torch
 
 from verifolio.graph.ops import Array
 from verifolio.model.problem import Ball, Domain
-from verifolio.plugins.crown.program import Program, State
-from verifolio.plugins.crown.region import Region
+from verifolio.plugins.crown.propagate.program import Program, State
+from verifolio.plugins.crown.propagate.region import Region
 from verifolio.testing.reference import Lines, Reference
 
 

@@ -26,10 +26,10 @@ from verifolio.graph import (
 )
 from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.plugins.crown.bounder import AlphaBounder, CrownBounder, IntervalBounder
-from verifolio.plugins.crown.layers import Space
-from verifolio.plugins.crown.program import Program
-from verifolio.plugins.crown.region import Region
-from verifolio.plugins.crown.sweep import Effort, sweep
+from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
+from verifolio.plugins.crown.propagate.layers import Space
+from verifolio.plugins.crown.propagate.program import Program
+from verifolio.plugins.crown.propagate.region import Region
 from verifolio.testing.generate import KINDS, Shape, generate
 from verifolio.testing.trial import evaluate, sample, untrue
 from verifolio.vnnlib import make_rows
@@ -183,7 +183,7 @@ def test_every_node_and_row(name: str, dtype: torch.dtype, radius: float) -> Non
         values = evaluate(graph, sample(domain, 100))
         for effort in EFFORTS[: 3 if name in FUNCTIONS else 5]:
             with torch.no_grad():
-                state = sweep(program, region, effort)
+                state = intermediate_bounds(program, region, effort)
                 bound = program.lower(state, graph.output, space.tensor(rows)[None])[0].double().numpy()
             for node, (low, high) in state.interval.items():
                 slack = 1e-13 * (1 + np.abs(values[node]).max())
@@ -218,7 +218,7 @@ def test_stored_errors_are_believed(dtype: torch.dtype) -> None:
     assert isinstance(op, Dense) and op.weight_error is not None and op.bias_error is not None
     domain = Domain(-np.ones(N), np.ones(N))
     program = Program(graph, Space(dtype))
-    state = sweep(program, Region.of([domain], program.space), Effort())
+    state = intermediate_bounds(program, Region.of([domain], program.space), Effort())
     with torch.no_grad():
         bound = program.lower(state, 1, torch.eye(6, dtype=dtype)[None])[0].double().numpy()
     for _ in range(50):
@@ -236,7 +236,9 @@ def test_forward_bounds_beat_intervals_and_agree_on_affine_networks() -> None:
         graph = network(name)
         program = Program(graph, Space(torch.float64))
         region = Region.of([domain], program.space)
-        plain, linear = (sweep(program, region, Effort(tighten=False, forward=f)) for f in (False, True))
+        plain, linear = (
+            intermediate_bounds(program, region, Effort(tighten=False, forward=f)) for f in (False, True)
+        )
         widths = [
             float((high - low).sum()) for low, high in (s.interval[graph.output] for s in (plain, linear))
         ]
@@ -245,7 +247,9 @@ def test_forward_bounds_beat_intervals_and_agree_on_affine_networks() -> None:
     rng = np.random.default_rng(0)
     graph = builder.finish(dense(rng, builder, dense(rng, builder, 0, 20), 1))
     program = Program(graph, Space(torch.float64))
-    state = sweep(program, Region.of([domain], program.space), Effort(tighten=False, forward=True))
+    state = intermediate_bounds(
+        program, Region.of([domain], program.space), Effort(tighten=False, forward=True)
+    )
     low, high = state.interval[graph.output]
     first, second = (node.op.weight for node in graph.nodes[1:3])  # type: ignore[attr-defined]
     truth = np.abs(second @ first) @ (domain.upper - domain.lower)

@@ -18,9 +18,11 @@ from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.plugin.evidence import Evidence
 from verifolio.plugin.registry import installed
 from verifolio.plugin.verifier import Context
-from verifolio.plugins.crown import boxes, deepen, neuron_split
+from verifolio.plugins.crown.kernel import boxes
+from verifolio.plugins.crown.options import CrownOptions
+from verifolio.plugins.crown.search.neurons import refinement, stages
 from verifolio.plugins.crown.smooth import Smooth
-from verifolio.plugins.crown.verifier import Crown, CrownOptions
+from verifolio.plugins.crown.verifier import Crown
 from verifolio.run.budget import Budget
 from verifolio.testing.check import checker
 from verifolio.testing.generate import DISTANCES, KINDS, Generated, Shape, generate, write_problem
@@ -97,19 +99,17 @@ def test_several_threads_prove_no_more_and_no_less() -> None:
     assert np.mean(decided) >= 0.9
 
 
-def deepened(monkeypatch: pytest.MonkeyPatch, seeds: range) -> float:
+def refined(monkeypatch: pytest.MonkeyPatch, seeds: range) -> float:
     """The decided share where every search is stopped at once for better intermediate bounds."""
-    monkeypatch.setattr(deepen, "WORTHWHILE", -1.0)
-    monkeypatch.setattr(
-        neuron_split, "STAGES", (neuron_split.Stage(0.0, 2, 0.5), neuron_split.Stage(0.0, 3, 0.5))
-    )
-    plain, calls = deepen.deepen, []
+    monkeypatch.setattr(refinement, "WORTHWHILE", -1.0)
+    monkeypatch.setattr(stages, "STAGES", (stages.Stage(0.0, 2, 0.5), stages.Stage(0.0, 3, 0.5)))
+    plain, calls = refinement.refine_bounds, []
 
-    def counted(*given: Any) -> deepen.Deepened:
+    def counted(*given: Any) -> refinement.Refinement:
         calls.append(given)
         return plain(*given)
 
-    monkeypatch.setattr(neuron_split, "deepen", counted)
+    monkeypatch.setattr(stages, "refine_bounds", counted)
     found = [(s, near_boundary(s)) for s in seeds]
     decided = [judge(m, run(m.problem, "neuron", 5.0), f"seed {s}") for s, m in found if m.margin is not None]
     assert len(calls) > len(seeds) / 10
@@ -117,13 +117,13 @@ def deepened(monkeypatch: pytest.MonkeyPatch, seeds: range) -> float:
 
 
 def test_better_intermediate_bounds_prove_nothing_wrong(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert deepened(monkeypatch, range(700, 760)) >= 0.9
+    assert refined(monkeypatch, range(700, 760)) >= 0.9
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 def test_better_intermediate_bounds_prove_nothing_wrong_1000(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert deepened(monkeypatch, range(7000, 8000)) >= 0.9
+    assert refined(monkeypatch, range(7000, 8000)) >= 0.9
 
 
 @pytest.mark.slow

@@ -18,10 +18,10 @@ from verifolio.plugin.bounder import Bounder
 from verifolio.plugin.evidence import Assumptions, Bounds, Margins
 from verifolio.plugin.registry import installed
 from verifolio.plugin.verifier import Context, Verifier
-from verifolio.plugins.fuzz.accuse import Court, Member, accusations, variants
 from verifolio.plugins.fuzz.attained import Course, again, draw, resumed, run_attained
 from verifolio.plugins.fuzz.challenge import Challenge, Layout, make_challenge, random_layout
 from verifolio.plugins.fuzz.points import certainly_inside, inside, random_set
+from verifolio.plugins.fuzz.wrong_claims import AskedMembers, Member, variants, wrong_claims
 from verifolio.run.budget import Budget
 from verifolio.testing.attained import row_value
 from verifolio.testing.operators import LAYERS
@@ -64,10 +64,10 @@ def quiet(_: str) -> None:
     return None
 
 
-def honest() -> Court:
+def honest() -> AskedMembers:
     plugins = installed()
     members = [m for n in ("crown", "milp") for m in variants(plugins.verifiers.get(n))[:1]]
-    return Court(tuple(members), tuple(plugins.all_bounders().values()), seconds=1.0)
+    return AskedMembers(tuple(members), tuple(plugins.all_bounders().values()), seconds=1.0)
 
 
 @pytest.mark.parametrize("k", range(6))
@@ -94,8 +94,8 @@ def test_the_point_satisfies_the_problem_exactly(k: int, tmp_path: Path) -> None
 def test_a_proof_and_bounds_that_assume_the_condition_are_judged_at_the_point(tmp_path: Path) -> None:
     challenge = make_challenge(WIDE, Layout(3, boxes=2, disjuncts=2, rows=2), tmp_path)
     assert challenge is not None
-    found = accusations(challenge, Court((Member("prover", Prover()),)), tmp_path)
-    assert {(f.kind, f.accused) for f in found} == {
+    found = wrong_claims(challenge, AskedMembers((Member("prover", Prover()),)), tmp_path)
+    assert {(f.kind, f.subject) for f in found} == {
         ("unsound proof", "prover"),
         ("unsound evidence", "prover"),
     }
@@ -108,7 +108,7 @@ def test_a_margin_that_is_the_least_double_too_large_is_a_finding(tmp_path: Path
     exactly = row_value(rows.linear_rows()[0], challenge.point, challenge.values[challenge.graph.output])[1]
     # only where a double is the attained value is the least margin nought exactly
     slack = float(rows.linear_rows()[0].rhs - exactly)
-    found = accusations(challenge, Court((), (Slightly(),)), tmp_path)
+    found = wrong_claims(challenge, AskedMembers((), (Slightly(),)), tmp_path)
     assert [f.kind for f in found] == ["unsound bounds"]
     assert 0 <= slack < 1e-15
 
@@ -118,20 +118,20 @@ def test_an_import_that_differs_from_the_file_is_a_finding(tmp_path: Path) -> No
     assert challenge is not None
     other = replace(WIDE, seed=9).write(tmp_path / "other.onnx")
     swapped = Challenge(other, challenge.problems, challenge.points, challenge.values)
-    assert [f.kind for f in accusations(swapped, Court(()), tmp_path)] == ["wrong import"]
+    assert [f.kind for f in wrong_claims(swapped, AskedMembers(()), tmp_path)] == ["wrong import"]
 
 
 def test_a_finding_is_made_smaller_and_can_be_looked_at_again(tmp_path: Path) -> None:
-    court = Court((Member("prover", Prover()),), seconds=1.0)
+    asked = AskedMembers((Member("prover", Prover()),), seconds=1.0)
     course = Course(seed=1, networks=1, styles=("deep",))
-    summary = run_attained(course, court, tmp_path, quiet)
+    summary = run_attained(course, asked, tmp_path, quiet)
     ((finding, folder),) = summary.findings
-    assert finding.accused == "prover"
+    assert finding.subject == "prover"
     record = json.loads((folder / "finding.json").read_text())
     assert len(record["recipe"]["steps"]) < len(record["recipe_before"]["steps"])
     assert (folder / "network.onnx").is_file()
     assert (folder / "property.vnnlib").is_file()
-    assert [f.kind for f in again(folder, court)][:1] == [finding.kind]
+    assert [f.kind for f in again(folder, asked)][:1] == [finding.kind]
     assert again(folder, honest()) == []
 
 
@@ -182,7 +182,7 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         code = run([*arguments, "--out", str(tmp_path)])
         shown = json.loads(capsys.readouterr().out)
         assert code == 4
-        assert shown["findings"][0]["accused"] == "prover"
+        assert shown["findings"][0]["subject"] == "prover"
         assert run(["fuzz", "--again", shown["findings"][0]["folder"], "--json"]) == 4
     finally:
         installed.cache_clear()

@@ -20,7 +20,7 @@ from verifolio.plugin.evidence import Bounds
 from verifolio.plugin.registry import installed
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.plugins.fuzz.campaign import Plan, Summary, draw, placed, run_campaign, sparing
-from verifolio.plugins.fuzz.examine import Jury, examine, with_truth
+from verifolio.plugins.fuzz.examine import AskedVerifiers, examine, with_truth
 from verifolio.plugins.fuzz.shrink import candidates
 from verifolio.run.budget import Budget
 from verifolio.testing.generate import ALL_KINDS
@@ -69,12 +69,12 @@ def quiet(_: str) -> None:
 
 
 def test_a_false_proof_is_caught_and_shrunk_to_a_handful_of_neurons(tmp_path: Path) -> None:
-    jury = Jury((Optimist(),), seconds=5.0)
+    asked = AskedVerifiers((Optimist(),), seconds=5.0)
     plan = Plan(seed=5, networks=10, kinds=("dense",), width=6, depth=2)
-    summary = run_campaign(plan, jury, tmp_path, quiet)
+    summary = run_campaign(plan, asked, tmp_path, quiet)
     assert summary.findings
     finding, folder = summary.findings[0]
-    assert (finding.kind, finding.accused) == ("unsound proof", "optimist")
+    assert (finding.kind, finding.subject) == ("unsound proof", "optimist")
     record = json.loads((folder / "finding.json").read_text())
     assert record["neurons"] <= 4
     assert record["neurons"] <= record["neurons_before"]
@@ -85,8 +85,8 @@ def test_a_false_proof_is_caught_and_shrunk_to_a_handful_of_neurons(tmp_path: Pa
 
 def test_a_crash_and_bounds_that_do_not_contain_are_findings() -> None:
     made = placed(with_truth(draw(Plan(seed=1, kinds=("dense",)), 0)), 0.1)
-    seen = examine(made, Jury((Crasher(),), (Narrow(),), seconds=5.0))
-    kinds = {(f.kind, f.accused) for f in seen.findings}
+    seen = examine(made, AskedVerifiers((Crasher(),), (Narrow(),), seconds=5.0))
+    kinds = {(f.kind, f.subject) for f in seen.findings}
     assert kinds == {("error", "crasher"), ("unsound bounds", "narrow")}
     assert seen.verdicts["crasher"] is Verdict.ERROR
 
@@ -107,8 +107,8 @@ def test_honest_members_agree(tmp_path: Path) -> None:
     plugins = installed()
     names = [n for n in ("milp", "smt", "crown", "pgd") if n in plugins.verifiers]
     verifiers = tuple(plugins.verifiers.get(n)() for n in names)
-    jury = Jury(verifiers, tuple(plugins.all_bounders().values()), seconds=5.0)
-    summary = run_campaign(Plan(seed=7, networks=4), jury, tmp_path, quiet)
+    asked = AskedVerifiers(verifiers, tuple(plugins.all_bounders().values()), seconds=5.0)
+    summary = run_campaign(Plan(seed=7, networks=4), asked, tmp_path, quiet)
     assert summary.findings == []
     assert summary.problems == 8
 
@@ -117,11 +117,11 @@ def test_a_member_that_takes_far_longer_than_the_others_is_spared() -> None:
     members = tuple(installed().verifiers.get(n)() for n in ("milp", "smt", "crown"))
     summary = Summary(problems=20)
     summary.spent.update({"milp": 1.0, "smt": 1.5, "crown": 4.0})
-    assert sparing(Jury(members), summary).verifiers == members
+    assert sparing(AskedVerifiers(members), summary).verifiers == members
     summary.spent["crown"] = 9.0
-    assert [v.name for v in sparing(Jury(members), summary).verifiers] == ["milp", "smt"]
+    assert [v.name for v in sparing(AskedVerifiers(members), summary).verifiers] == ["milp", "smt"]
     assert summary.spared["crown"] == 1
-    assert sparing(Jury(members[:2]), summary).verifiers == members[:2]
+    assert sparing(AskedVerifiers(members[:2]), summary).verifiers == members[:2]
 
 
 def test_the_command_exits_with_four_on_a_finding(
@@ -137,7 +137,7 @@ def test_the_command_exits_with_four_on_a_finding(
         installed.cache_clear()
     assert code == 4
     shown = json.loads(capsys.readouterr().out)
-    assert shown["findings"][0]["accused"] == "optimist"
+    assert shown["findings"][0]["subject"] == "optimist"
 
 
 def test_an_unknown_kind_is_bad_input(capsys: pytest.CaptureFixture[str]) -> None:

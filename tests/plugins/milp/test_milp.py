@@ -141,6 +141,19 @@ def test_linear_programs_tighten_and_feed_the_evidence() -> None:
         assert bool((value <= bounds.upper[prefix.output] + 1e-9).all())
 
 
+def test_what_rests_on_another_tools_bounds_is_theirs() -> None:
+    """Linear programs that begin with bounds of another tool leave nothing in the evidence."""
+    rng = np.random.default_rng(2)
+    graph = random_graph(rng, Shape(inputs=3, width=8, depth=2))
+    problem = Problem(graph, random_domain(rng, 3), (make_rows([({3: 1.0}, -100.0)]),))
+    began = installed().all_bounders()["interval"].bound([problem])[0]
+    for foreign in (False, True):
+        evidence = Evidence()
+        given = replace(began, foreign=foreign)
+        encode_tightly(problem, context(problem, evidence=evidence), given, MilpOptions())
+        assert bool(evidence.bounds) is not foreign
+
+
 def test_an_unknown_bounder_is_named() -> None:
     made = generate(np.random.default_rng(0), Shape(), None)
     with pytest.raises(InputError, match="bounder"):

@@ -105,7 +105,7 @@ def test_a_steep_piece_is_a_violation_at_sight(tmp_path: Path) -> None:
     found = at_sight(prop, [network], steep)
     assert found is not None and found.status is Status.REFUTED and found.witness is not None
     assert not prop.holds(found.witness.y, steep.with_outputs([network]), found.witness.x)
-    assert prop.suspects([network], flat) == []
+    assert prop.candidates([network], flat) == []
 
 
 def test_the_affine_radius_is_the_distance_to_the_nearest_kink(tmp_path: Path) -> None:

@@ -107,7 +107,7 @@ def test_refusals_name_the_reason() -> None:
     assert "max_neurons" in str(small.refuses(Problem(relu_graph(), unit, rows)))
 
 
-def test_too_many_open_phases_are_hopeless_early() -> None:
+def test_too_many_open_phases_are_given_up_early() -> None:
     graph = random_graph(np.random.default_rng(0), Shape(inputs=5, width=60, depth=3))
     problem = Problem(graph, Domain(-np.ones(5), np.ones(5)), (make_rows([({5: 1.0}, -50.0)]),))
     started = time.monotonic()

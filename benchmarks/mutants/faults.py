@@ -1,0 +1,205 @@
+"""Seeded faults: errors of kinds that have been made; the tests of `make test` must fail on each of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`before` occurs once in the file; with `after` in its place, something is wrong."""
+
+    name: str
+    file: str
+    before: str
+    after: str
+
+
+FAULTS = (
+    Fault(
+        "column order: the live neurons of a box are taken in another order",
+        "plugins/crown/propagate/tables.py",
+        "return (~mask).to(torch.uint8).argsort(dim=1, stable=True)[:, :count]",
+        "return (~mask).to(torch.uint8).argsort(dim=1, stable=True)[:, :count].flip(1)",
+    ),
+    Fault(
+        "sign of a slope: positive rows take the upper line",
+        "plugins/crown/propagate/program.py",
+        "    low_side = rows > 0\n",
+        "    low_side = rows < 0\n",
+    ),
+    Fault(
+        "the rounding error of the layers is not charged",
+        "plugins/crown/propagate/program.py",
+        "return BackwardRows(first, constant, charge + state.underflow())",
+        "return BackwardRows(first, constant, state.underflow())",
+    ),
+    Fault(
+        "the rounding error of the input box is not charged",
+        "plugins/crown/propagate/region.py",
+        "reach = radius + error * (centre.abs() + radius)",
+        "reach = radius",
+    ),
+    Fault(
+        "the chord of a ReLU is not lifted for rounding",
+        "plugins/crown/propagate/relax/relu.py",
+        "lift = slope * (unit * 4 * (high - low) - low) + tiny",
+        "lift = slope * -low",
+    ),
+    Fault(
+        "wrong dual norm: an L1 ball with the sum of the coefficients",
+        "plugins/crown/propagate/region.py",
+        "dual = rows.abs().amax(2)",
+        "dual = rows.abs().amax(2) / 2",
+    ),
+    Fault(
+        "swapped pads: the matrix of a convolution begins at the left pad",
+        "core/graph/matrix.py",
+        "at_h = np.arange(coarse[1]) * op.stride[0] + u * op.dilation[0] - op.pads[0]",
+        "at_h = np.arange(coarse[1]) * op.stride[0] + u * op.dilation[0] - op.pads[2]",
+    ),
+    Fault(
+        "lost disjunct: one problem per disjunct but the last",
+        "core/reductions/reduction.py",
+        "return tuple(replace(problem, disjuncts=(rows,)) for rows in problem.disjuncts)",
+        "return tuple(replace(problem, disjuncts=(rows,)) for rows in problem.disjuncts[:-1])",
+    ),
+    Fault(
+        "a reduction narrows a ball's box to less than the ball",
+        "core/reductions/reduction.py",
+        "    low = np.nextafter(ball.centre - ball.radius, -np.inf)\n",
+        "    low = np.nextafter(ball.centre - ball.radius / 2, -np.inf)\n",
+    ),
+    Fault(
+        "a reduction drops the row that keeps the distance below the radius",
+        "core/reductions/reduction.py",
+        "disjuncts = tuple(join_rows(rows, limit) for rows in problem.disjuncts)",
+        "disjuncts = problem.disjuncts",
+    ),
+    Fault(
+        "stale evidence: bounds are offered to larger sets",
+        "core/plugin/evidence.py",
+        "            and problem.domain.within(self.domain)\n",
+        "            and self.domain.within(problem.domain)\n",
+    ),
+    Fault(
+        "evidence under assumptions is offered to everybody",
+        "core/plugin/evidence.py",
+        'return self.condition in ("", problem.condition_sha256) and self.splits <= splits',
+        "return self.splits <= splits",
+    ),
+    Fault(
+        "evidence: two bounds meet in the looser one's upper side",
+        "core/plugin/evidence.py",
+        "upper=_tighter(np.minimum, self.upper, other.upper)",
+        "upper=_tighter(np.minimum, self.upper, other.lower)",
+    ),
+    Fault(
+        "evidence: bounds of other tools enter",
+        "core/plugin/evidence.py",
+        "        if bounds.foreign:\n            return\n",
+        "",
+    ),
+    Fault(
+        "evidence: intervals for the root are cast inward",
+        "plugins/crown/search/root.py",
+        "down, up = program.space.down, program.space.up",
+        "down, up = program.space.up, program.space.down",
+    ),
+    Fault(
+        "evidence: what it assumes is forgotten by what follows from it",
+        "plugins/crown/search/root.py",
+        'lower, upper, None, assumptions, "crown")',
+        'lower, upper, None, Assumptions(), "crown")',
+    ),
+    Fault(
+        "evidence: the kernel takes inactive neurons for active ones",
+        "plugins/crown/kernel/boxes.py",
+        "phase[known.upper[read] <= 0] = -1",
+        "phase[known.upper[read] <= 0] = 1",
+    ),
+    Fault(
+        "wrong strictness: a strict row holds with equality",
+        "vnnlib/check.py",
+        "margin > 0 or (margin == 0 and not strict) for margin, strict in zip(result",
+        "margin > 0 or (margin == 0) for margin, strict in zip(result",
+    ),
+    Fault(
+        "the referee does not move a point into the box",
+        "core/trust/referee.py",
+        "rounded: Float32 = np.clip(moved.astype(np.float32), lower, upper)",
+        "rounded: Float32 = moved.astype(np.float32)",
+    ),
+    Fault(
+        "the referee takes a doubt for a confirmation",
+        "core/trust/referee.py",
+        "    if bool((margin > slack).all()):\n",
+        "    if bool((margin > -slack).all()):\n",
+    ),
+    Fault(
+        "knowledge reversed: a proof covers every larger set",
+        "core/trust/knowledge.py",
+        "if region.within(p.region)), None)",
+        "if p.region.within(region)), None)",
+    ),
+    Fault(
+        "a claimed proof against a witness goes unnoticed",
+        "core/trust/conflict.py",
+        "return contradict(query, answer, sat.witness, against) if against else answer",
+        "return answer",
+    ),
+    Fault(
+        "kernel: negative coefficients take the lower end of the box",
+        "plugins/crown/kernel/_boxes.c",
+        "double term = coef[i] > 0 ? coef[i] * lo[i] : coef[i] * hi[i];",
+        "double term = coef[i] > 0 ? coef[i] * lo[i] : coef[i] * lo[i];",
+    ),
+    Fault(
+        "kernel: the noise of a neuron is not charged",
+        "plugins/crown/kernel/_boxes.c",
+        "            *error += fabs(c) * net->noise[id];\n",
+        "",
+    ),
+    Fault(
+        "float32: bounds are rounded inward",
+        "plugins/crown/propagate/layers.py",
+        "wrong = cast.double() > exact if towards < 0 else cast.double() < exact",
+        "wrong = cast.double() < exact if towards < 0 else cast.double() > exact",
+    ),
+    Fault(
+        "the enclosure of a point has no rounding error",
+        "core/graph/enclosure.py",
+        "error = error * (1 + gamma(terms)) + gamma(terms) * magnitude + TINY",
+        "error = error * (1 + gamma(terms))",
+    ),
+    Fault(
+        "the errors of stored weights are left out",
+        "core/graph/enclosure.py",
+        "        slack = slack + weight_error @ magnitude\n",
+        "        slack = slack + 0.0 * (weight_error @ magnitude)\n",
+    ),
+    Fault(
+        "wrong big-M side: the upper bound where the lower belongs",
+        "core/encode/rows.py",
+        "builder.add_rows([(one, columns), (diagonal(-high), phase)], none, np.zeros(count))",
+        "builder.add_rows([(one, columns), (diagonal(np.maximum(low, -high)), phase)], none, np.zeros(count))",
+    ),
+    Fault(
+        "exact numbers are rounded inward",
+        "vnnlib/exact.py",
+        "self.below[position] = math.nextafter(double, -math.inf)",
+        "self.below[position] = double",
+    ),
+)
+
+
+def stale(root: Path) -> list[str]:
+    """Faults whose text no longer occurs exactly once in their file: they need another place."""
+    found = []
+    for fault in FAULTS:
+        path = root / fault.file
+        count = path.read_text(encoding="utf-8").count(fault.before) if path.is_file() else 0
+        if count != 1:
+            found.append(f"{fault.file}: {fault.name}: found {count} times")
+    return found

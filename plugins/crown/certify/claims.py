@@ -1,0 +1,56 @@
+"""The slopes behind the bounds of intermediate neurons, for certificates: sought anew, with a neuron's own slopes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from verifolio.model.problem import Problem
+from verifolio.plugins.crown.optimise.intermediate import loose
+from verifolio.plugins.crown.optimise.row_slopes import ascend_rows, unit_rows
+from verifolio.plugins.crown.propagate.layers import Space
+from verifolio.plugins.crown.propagate.program import Program
+from verifolio.plugins.crown.propagate.region import Region
+from verifolio.plugins.crown.propagate.relax.base import tighter
+from verifolio.run.budget import Budget
+
+STEPS = 15  # of every neuron's slopes; more than the 10 of a search, as a certificate is written once
+# neurons: each has slopes of its own in every layer before, so memory is this times all neurons
+AT_ONCE = 128
+LEVELS = 61  # a certificate writes a slope as a whole number of 61sts, one character of its alphabet
+
+
+def claim_arrays(problem: Problem, budget: Budget) -> dict[str, Any]:
+    """Per end of a neuron: its ReLU's number, the neuron, the sign (1: lower end), and 61 times all slopes."""
+    graph = problem.graph
+    program = Program(graph, Space(torch.float64))
+    state = program.enter(Region.of([problem.domain], program.space))
+    starts = np.cumsum([0, *(program.sizes[i] for i in graph.relus)])
+    numbers = {program.parents[i][0]: k for k, i in enumerate(graph.relus)}
+    ends, slopes = [np.zeros((0, 3), np.int64)], [np.zeros((0, starts[-1]), np.uint8)]
+    for node in range(1, graph.output + 1):
+        with torch.no_grad():
+            program.forward(state, node)
+            program.relax(state, node)
+        if node not in numbers or program.mixing[node] <= 1:
+            continue
+        low, high = (t.clone() for t in state.interval[node])
+        for part in loose(program, state, node).any(0).nonzero()[:, 0].split(AT_ONCE):
+            if budget.expired():
+                return {}
+            alpha: dict[int, Tensor] = {}
+            bound = ascend_rows(program, state, node, unit_rows(program, node, part), STEPS, None, alpha)
+            low[:, part] = torch.fmax(low[:, part], bound[:, : len(part)])
+            high[:, part] = torch.fmin(high[:, part], -bound[:, len(part) :])
+            table = np.zeros((2 * len(part), starts[-1]), np.uint8)
+            for i, a in alpha.items():
+                k = graph.relus.index(i)
+                table[:, starts[k] : starts[k + 1]] = (a[0] * LEVELS).round().to(torch.uint8).numpy()
+            slopes.append(table)
+            both = np.tile(part.numpy(), 2)
+            ends.append(np.stack([np.full(len(both), numbers[node]), both, np.repeat([1, -1], len(part))], 1))
+        state.interval[node] = tighter(state.interval[node], (low, high))
+    return {"claim_ends": np.concatenate(ends), "claim_slopes": np.concatenate(slopes)}

@@ -1,0 +1,105 @@
+"""Bounds of many boxes of one problem by tensors, and the choice between that and the compiled kernel."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from verifolio.model.problem import Problem, free_inputs
+from verifolio.plugin.evidence import Bounds
+from verifolio.plugins.crown.kernel.boxes import BoxBatch, BoxEngine, Findings, KernelEngine, kernel_applies
+from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
+from verifolio.plugins.crown.propagate.arrays import all_rows
+from verifolio.plugins.crown.propagate.layers import Space
+from verifolio.plugins.crown.propagate.program import Program
+from verifolio.plugins.crown.propagate.region import Balls, Region
+from verifolio.plugins.crown.reduce.opposites import MergedOpposites
+from verifolio.plugins.crown.search.root import as_intervals
+from verifolio.run.budget import Budget
+
+Array = NDArray[np.float64]
+ELEMENTS = 1 << 24  # of one pass's rows: 128 MB in float64; a choice between memory and the number of calls
+# With n inputs a node's forward bounds cost 2 (n + 1) passes through its operator: with many, more than the
+# backward bounds that they save. A choice.
+MAX_FORWARD = 16
+# Without forward bounds and with more neurons than this, only the condition's rows go backward: backward
+# bounds of all neurons cost time in proportion to the square of their number, per box. A choice.
+MAX_TIGHTENED = 8000
+
+
+class TensorEngine:
+    """Backward linear bounds in torch, for every operator the graph can hold and for balls."""
+
+    neurons = 0
+    phase: NDArray[np.int8] = np.zeros(0, np.int8)
+
+    def __init__(
+        self, problem: Problem, budget: Budget, device: str = "cpu", known: Bounds | None = None
+    ) -> None:
+        self.problem, self.budget = problem, budget
+        self.space = Space(torch.float64, device)
+        self.program = Program(problem.graph, self.space)
+        self.known = (
+            None if known is None else as_intervals(known, MergedOpposites(problem.graph), self.program)
+        )
+        wide = free_inputs(problem.domain.lower, problem.domain.upper)
+        few, small = wide <= MAX_FORWARD, problem.graph.neurons <= MAX_TIGHTENED
+        self.effort = Effort(tighten=few or small, forward=few, elements=ELEMENTS)
+        on_inputs, on_outputs, rhs = all_rows(problem)
+        self.on_inputs, self.on_outputs = self.space.tensor(on_inputs), self.space.tensor(on_outputs)
+        self.rhs = self.space.up(rhs)
+        self.disjunct = np.concatenate([np.full(r.count, d) for d, r in enumerate(problem.disjuncts)])
+        self.strict = np.concatenate([r.strict for r in problem.disjuncts])
+
+    @torch.no_grad()
+    def bound(self, batch: BoxBatch) -> Findings:
+        region = Region(
+            self.space.tensor(batch.lower), self.space.tensor(batch.upper), self._balls(len(batch))
+        )
+        state = intermediate_bounds(self.program, region, self.effort, self.known, self.budget)
+        captured: dict[int, Tensor] = {}
+        extra = {0: self.on_inputs[None]} if bool(self.on_inputs.any()) else None
+        bound = self.program.lower(
+            state, self.problem.graph.output, self.on_outputs[None], extra, captured.__setitem__
+        )
+        rows = captured[0].expand(len(batch), -1, -1)
+        gap = (bound - self.rhs - self.rhs.abs() * 4 * self.space.unit).nan_to_num(nan=-np.inf).cpu().numpy()
+        return self._judge(batch, gap, rows.cpu().numpy())
+
+    def _balls(self, count: int) -> Balls | None:
+        ball = self.problem.domain.ball
+        if ball is None or ball.norm == np.inf:
+            return None
+        one = Region.of([replace(self.problem.domain)], self.space).balls
+        if one is None:
+            return None
+        return Balls(one.centre.expand(count, -1), one.radius.expand(count), one.norm)
+
+    def _judge(self, batch: BoxBatch, gap: Array, rows: Array) -> Findings:
+        count, disjuncts = len(batch), len(self.problem.disjuncts)
+        done = np.where(self.strict, gap >= 0, gap > 0)
+        impossible = np.stack([done[:, self.disjunct == d].any(1) for d in range(disjuncts)], 1)
+        best = np.stack([gap[:, self.disjunct == d].max(1) for d in range(disjuncts)], 1)
+        best[impossible] = np.inf
+        closed = np.asarray(impossible.all(1))
+        target = best.argmin(1)
+        chosen = np.where(self.disjunct[None] == target[:, None], gap, -np.inf).argmax(1)
+        lead = rows[np.arange(count), chosen]
+        corner = np.where(lead > 0, batch.lower, batch.upper)
+        width = batch.upper - batch.lower
+        # every input keeps a little score, so that inputs the row ignores are split in the end too
+        score = (np.abs(lead) + 1e-3 * np.abs(rows).mean(1) + 1e-12) * width
+        return Findings(closed, score, corner, np.where(closed, np.inf, best.min(1)))
+
+
+def make_engine(
+    problem: Problem, budget: Budget, device: str = "cpu", known: Bounds | None = None
+) -> BoxEngine:
+    """The fastest engine that can handle the problem; `known` bounds hold on the whole domain."""
+    if kernel_applies(problem):
+        return KernelEngine(problem, budget.cores, known)
+    return TensorEngine(problem, budget, device, known)

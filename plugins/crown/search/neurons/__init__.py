@@ -1,0 +1,1 @@
+"""Branch and bound on ReLU phases: subproblems fix the signs of neurons."""

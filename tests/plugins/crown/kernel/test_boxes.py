@@ -1,0 +1,253 @@
+"""Both box engines: what they close is empty, what they cut off is empty, and they come to the same verdicts."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+
+from verifolio.graph import Dense, Graph, GraphBuilder, Relu, Select
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Ball, Domain, Problem, dense_rows
+from verifolio.plugin.verifier import Context
+from verifolio.plugins.crown.kernel import boxes
+from verifolio.plugins.crown.kernel.blocks import make_blocks, make_kernel
+from verifolio.plugins.crown.kernel.boxes import BoxBatch, BoxEngine, KernelEngine
+from verifolio.plugins.crown.search.inputs.input_search import InputSearch
+from verifolio.plugins.crown.search.inputs.tensor_engine import TensorEngine, make_engine
+from verifolio.plugins.crown.verifier import absorb_input_rows
+from verifolio.run.budget import Budget
+from verifolio.testing.generate import KINDS, Shape, generate
+from verifolio.testing.trial import evaluate, miss
+from verifolio.vnnlib import Rows, make_rows
+
+needs_kernel = pytest.mark.skipif(boxes._boxes is None, reason="the compiled kernel was not built here")
+DISTANCES = (-1.0, -0.1, -1e-2, -1e-4, 1e-4, 1e-2, 0.1, 1.0)
+
+
+@cache
+def problems(count: int, first: int = 0) -> list[tuple[Problem, float]]:
+    """Random problems of every kind with their true margins; disjuncts, conjunctions, input rows, strict rows."""
+    found = []
+    for seed in range(first, first + count):
+        rng = np.random.default_rng(seed)
+        kind = KINDS[seed % 4]
+        shape = Shape(kind, inputs=4 if kind == "conv" else 2 + seed % 2, width=3, depth=1 + seed % 2)
+        made = generate(
+            rng,
+            shape,
+            DISTANCES[seed % 8],
+            1 + seed % 3,
+            1 + seed // 2 % 2,
+            seed // 4 % 2,
+            mixed=seed % 5 == 0,
+        )
+        if made.margin is None:
+            continue
+        problem = made.problem
+        if seed % 3 == 0:
+            rows = tuple(replace(r, strict=np.ones_like(r.strict)) for r in problem.disjuncts)
+            problem = replace(problem, disjuncts=rows)
+        found.append((absorb_input_rows(problem), made.margin))
+    return found
+
+
+def engines(problem: Problem) -> list[BoxEngine]:
+    found: list[BoxEngine] = [TensorEngine(problem, Budget())]
+    return [*found, KernelEngine(problem, 1)] if boxes._boxes is not None else found
+
+
+def random_boxes(rng: np.random.Generator, problem: Problem, count: int, neurons: int) -> BoxBatch:
+    """Boxes of all sizes inside the problem's, some of them flat."""
+    low, high = problem.domain.lower, problem.domain.upper
+    ends = np.sort(rng.uniform(low, high, (2, count, len(low))), axis=0)
+    shrink = rng.choice([1.0, 0.1, 1e-3, 1e-7, 0.0], size=(count, 1))
+    centre, radius = ends.mean(axis=0), (ends[1] - ends[0]) / 2 * shrink
+    lower, upper = np.maximum(centre - radius, low), np.minimum(centre + radius, high)
+    lower[0], upper[0] = low, high
+    return BoxBatch(lower, upper, np.zeros((count, neurons), np.int8))
+
+
+def holds(problem: Problem, points: np.ndarray) -> np.ndarray:
+    """Where the condition holds, in float64."""
+    y = evaluate(problem.graph, points)[problem.graph.output]
+    found = np.zeros(len(points), bool)
+    for rows in problem.disjuncts:
+        a, b, rhs = dense_rows(rows, points.shape[1], y.shape[1])
+        found |= (points @ a.T + y @ b.T <= rhs - 1e-12).all(axis=1)
+    return found
+
+
+def test_closed_and_cut_off_parts_are_empty() -> None:
+    closed = narrowed = 0
+    for seed, (problem, _) in enumerate(problems(24)):
+        for engine in engines(problem):
+            rng = np.random.default_rng(seed)
+            batch = random_boxes(rng, problem, 24, len(engine.phase))
+            before = BoxBatch(batch.lower.copy(), batch.upper.copy(), batch.phase.copy())
+            found = engine.bound(batch)
+            for k in range(len(batch)):
+                points = rng.uniform(before.lower[k], before.upper[k], (120, problem.domain.size))
+                points[0], points[1] = before.lower[k], before.upper[k]
+                good = points[holds(problem, points)]
+                assert not (found.closed[k] and len(good)), "closed a box that holds a solution"
+                if not found.closed[k]:
+                    kept = (good >= batch.lower[k]).all(axis=1) & (good <= batch.upper[k]).all(axis=1)
+                    assert kept.all(), "cut off a solution"
+                    assert (batch.lower[k] >= before.lower[k]).all() and (
+                        batch.upper[k] <= before.upper[k]
+                    ).all()
+                    assert (batch.lower[k] <= batch.upper[k]).all()
+            closed += int(found.closed.sum())
+            narrowed += int(((batch.lower > before.lower) | (batch.upper < before.upper)).any(axis=1).sum())
+    assert closed > 30
+    assert narrowed > 10 or boxes._boxes is None
+
+
+@needs_kernel
+def test_phases_are_those_of_the_network() -> None:
+    """A phase that children inherit must be right on the whole box."""
+    for seed, (problem, _) in enumerate(problems(12)):
+        rng = np.random.default_rng(seed)
+        engine = KernelEngine(problem, 1)
+        batch = random_boxes(rng, problem, 12, len(engine.phase))
+        before = BoxBatch(batch.lower.copy(), batch.upper.copy(), batch.phase.copy())
+        engine.bound(batch)
+        relus = problem.graph.relus
+        for k in range(len(batch)):
+            points = rng.uniform(before.lower[k], before.upper[k], (60, problem.domain.size))
+            values = evaluate(problem.graph, points)
+            z = np.concatenate([values[problem.graph.nodes[i].parents[0]] for i in relus], axis=1)
+            assert (z[:, batch.phase[k] > 0] >= -1e-12).all() and (z[:, batch.phase[k] < 0] <= 1e-12).all()
+
+
+def search(problem: Problem, engine: BoxEngine, seconds: float = 3.0) -> Verdict:
+    context = Context(Budget(seconds), check=lambda x: miss(problem, x) <= 0)
+    return InputSearch(problem, engine, context, 64).run().verdict
+
+
+@needs_kernel
+def test_engines_agree_with_the_truth_and_each_other() -> None:
+    cases = problems(24, first=100)
+    decided = np.zeros(2)
+    for problem, margin in cases:
+        verdicts = [search(problem, e, 1.0) for e in engines(problem)]
+        truth = Verdict.SAT if margin < 0 else Verdict.UNSAT
+        assert set(verdicts) <= {truth, Verdict.UNKNOWN}
+        decided += [v is truth for v in verdicts]
+    assert decided[0] >= 0.7 * len(cases) and decided[1] >= 0.9 * len(cases)
+
+
+@needs_kernel
+@pytest.mark.parametrize("seed", range(3))
+def test_threads_change_nothing(seed: int) -> None:
+    ((problem, _),) = problems(1, first=seed)
+    found = []
+    for threads in (1, 2):
+        engine = KernelEngine(problem, threads)
+        batch = random_boxes(np.random.default_rng(seed), problem, 200, len(engine.phase))
+        result = engine.bound(batch)
+        found.append(
+            (result.closed, result.score, result.corner, result.margin, batch.lower, batch.upper, batch.phase)
+        )
+    assert all(np.array_equal(a, b) for a, b in zip(*found, strict=True))
+
+
+def wide_net(rng: np.random.Generator, scale: float) -> Graph:
+    builder = GraphBuilder(2)
+    hidden = builder.add(
+        Relu(5), builder.add(Dense(5, rng.normal(size=5) * scale, rng.normal(size=(5, 2)) * scale), 0)
+    )
+    return builder.finish(builder.add(Dense(1, np.zeros(1), rng.normal(size=(1, 5)) * scale), hidden))
+
+
+@pytest.mark.parametrize("scale", [1e-160, 1e-100, 1e100, 1e155, 1e250])
+def test_numbers_out_of_range_prove_nothing_wrong(scale: float) -> None:
+    """Products that underflow or overflow close no box that holds a solution."""
+    for seed in range(5):
+        graph = wide_net(np.random.default_rng(seed), scale)
+        domain = Domain(-np.ones(2), np.ones(2))
+        with np.errstate(all="ignore"):
+            y = evaluate(graph, np.random.default_rng(1).uniform(-1, 1, (200, 2)))[graph.output]
+            for rhs in (float(np.nan_to_num(y).min()), 0.0):
+                problem = Problem(graph, domain, (make_rows([({2: 1.0}, rhs)]),))
+                for engine in engines(problem):
+                    found = engine.bound(
+                        BoxBatch(-np.ones((1, 2)), np.ones((1, 2)), engine.phase[None].copy())
+                    )
+                    assert not found.closed[0] or not (y <= rhs).any()
+
+
+def test_infinite_box_cut_by_a_cube() -> None:
+    """The cube makes the set finite; both engines use it."""
+    graph = wide_net(np.random.default_rng(0), 1.0)
+    endless = np.full(2, np.inf)
+    domain = Domain(-endless, endless, ball=Ball(np.zeros(2), 1.0, np.inf))
+    y = evaluate(graph, np.random.default_rng(1).uniform(-1, 1, (500, 2)))[graph.output]
+    problem = Problem(graph, domain, (make_rows([({2: 1.0}, float(y.min()) - 0.5)]),))
+    assert {search(problem, e) for e in engines(problem)} == {Verdict.UNSAT}
+
+
+def test_copies_are_not_taken_for_exact() -> None:
+    """Composing with a selection that repeats an entry adds weights up, which rounds."""
+    builder = GraphBuilder(1)
+    copies = builder.add(Select(3, np.zeros(3, np.int64)), 0)
+    weight = np.array([[1.0, 2.0**-60, -1.0]])
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), weight), copies))
+    blocks = make_blocks(graph)
+    assert blocks is not None
+    off = abs(float(blocks.output.matrix.toarray()[0, 0]) - 2.0**-60)
+    assert float(blocks.output.matrix_error.toarray()[0, 0]) >= off
+
+
+def test_kernel_rows_match_the_condition() -> None:
+    """The compiled arrays evaluate to the network's rows minus their right-hand sides."""
+    for problem, _ in problems(8):
+        blocks = make_blocks(problem.graph)
+        assert blocks is not None
+        kernel = make_kernel(blocks, problem)
+        x = np.random.default_rng(0).uniform(problem.domain.lower, problem.domain.upper)
+        features, start = x, 0
+        for k, size in enumerate(kernel.size):
+            first, last = kernel.first[k], kernel.last[k]
+            weight = kernel.weight[kernel.offset[k] :][: size * (last - first)].reshape(size, last - first)
+            z = weight @ features[first:last] + kernel.bias[start : start + size]
+            features = np.concatenate([features, np.maximum(z, 0)])
+            start += size
+        y = evaluate(problem.graph, x[None])[problem.graph.output][0]
+        parts = [dense_rows(r, len(x), len(y)) for r in problem.disjuncts]
+        assert np.allclose(z, np.concatenate([a @ x + b @ y - rhs for a, b, rhs in parts]), atol=1e-12)
+
+
+def test_without_the_compiled_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boxes, "_boxes", None)
+    decided = 0
+    for problem, margin in problems(12, first=300):
+        engine = make_engine(problem, Budget())
+        assert isinstance(engine, TensorEngine)
+        verdict = search(problem, engine, 2.0)
+        assert verdict in (Verdict.SAT if margin < 0 else Verdict.UNSAT, Verdict.UNKNOWN)
+        decided += verdict.decided
+    assert decided >= 8
+
+
+def test_strict_rows_at_equality() -> None:
+    """A strict row that is at best nought is impossible; the same row without strictness is not."""
+    builder = GraphBuilder(1)
+    graph = builder.finish(builder.add(Relu(1), 0))
+    for strict, allowed in (
+        (True, {Verdict.UNSAT, Verdict.UNKNOWN}),
+        (False, {Verdict.SAT, Verdict.UNKNOWN}),
+    ):
+        rows: Rows = make_rows([({1: 1.0}, 0.0)], strict=strict)
+        problem = Problem(graph, Domain(-np.ones(1), np.ones(1)), (rows,))
+
+        def check(x: np.ndarray, strict: bool = strict) -> bool:
+            y = max(float(x[0]), 0.0)
+            return y < 0 if strict else y <= 0
+
+        for engine in engines(problem):
+            outcome = InputSearch(problem, engine, Context(Budget(0.2), check=check), 64).run()
+            assert outcome.verdict in allowed

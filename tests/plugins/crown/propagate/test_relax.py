@@ -1,0 +1,162 @@
+"""Lines and intervals of every relaxation enclose the function: any interval, any parameter, either precision."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from verifolio.graph import Elementwise, Product, Relu
+from verifolio.graph.functions import FUNCTIONS
+from verifolio.plugins.crown.propagate.relax import Lines, Relaxation, relaxation
+from verifolio.plugins.crown.propagate.relax.smooth import SmoothRelaxation
+
+FUNCTION_CASES = [(name, 0.0) for name in sorted(FUNCTIONS) if name != "pow"]
+FUNCTION_CASES += [("pow", p) for p in (2.0, 3.0, 4.0, 7.0, 0.5, 1.5, -1.0, -2.0, 1.0)]
+POSITIVE = {("log", 0.0), ("sqrt", 0.0), ("reciprocal", 0.0), *(("pow", p) for p in (0.5, 1.5, -1.0, -2.0))}
+MOST = {"exp": 300.0, "pow": 1e6}
+DTYPES = [torch.float32, torch.float64]
+quick = settings(max_examples=8, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+
+
+@st.composite
+def intervals(draw: st.DrawFn, least: float, most: float) -> tuple[float, float]:
+    """Ordinary, tiny, huge and degenerate intervals within [least, most]."""
+    size = draw(st.sampled_from([1e-30, 1e-6, 1e-2, 1.0, 4.0, 30.0, 1e3, 1e6, 1e10]))
+    centre = draw(st.floats(-1, 1)) * size
+    width = draw(st.sampled_from([0.0, 1e-15, 1e-9, 1e-4, 0.1, 1.0, 8.0])) * size
+    low = min(max(centre - width, least), most)
+    return low, min(max(centre + width, low), most)
+
+
+def cast(low: float, high: float, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    a, b = (torch.tensor([[v]], dtype=torch.float64).to(dtype) for v in (low, high))
+    return torch.minimum(a, b), torch.maximum(a, b)
+
+
+def points(low: Tensor, high: Tensor) -> Tensor:
+    """Points of the interval in float64, its ends among them: (points, 1)."""
+    a, b = low.double(), high.double()
+    share = torch.linspace(0, 1, 257, dtype=torch.float64)[:, None]
+    return torch.cat([a + (b - a) * share, a, b, torch.zeros_like(a).clamp(min=a, max=b)]).clamp(min=a, max=b)
+
+
+def gap(lines: Lines, xs: list[Tensor], value: Tensor) -> tuple[float, float]:
+    """The least of value - lower line and of upper line - value, each relative to the numbers involved."""
+    found = []
+    for slopes, bias, sign in (
+        (lines.lower_slope, lines.lower_bias, 1),
+        (lines.upper_slope, lines.upper_bias, -1),
+    ):
+        line = torch.zeros_like(value) if bias is None else bias.double().reshape(1, -1).expand_as(value)
+        size = value.abs() + line.abs() + 1e-300
+        for slope, x in zip(slopes, xs, strict=True):
+            line = line + slope.double().reshape(1, -1) * x
+            size = size + (slope.double().reshape(1, -1) * x).abs()
+        found.append(float((sign * (value - line) / size).min()))
+    return found[0], found[1]
+
+
+def check(
+    rule: Relaxation, ends: list[tuple[Tensor, Tensor]], xs: list[Tensor], value: Tensor, shares: list[float]
+) -> None:
+    """Lines for several parameters, and the interval, against values that are right to a few ulps of float64."""
+    below, above = rule.interval(*ends)
+    slack = 1e-15 * value.abs()
+    assert not bool((below.double() > value + slack).any()), "interval too high"
+    assert not bool((above.double() < value - slack).any()), "interval too low"
+    size = 2 if isinstance(rule, SmoothRelaxation) else 1
+    for share in (None, *shares):
+        parameter = None if share is None else torch.full((1, size), share, dtype=ends[0][0].dtype)
+        shapes = (
+            (parameter, parameter[:, None]) if parameter is not None and share == shares[-1] else (parameter,)
+        )
+        for shaped in shapes:
+            # NaN makes no comparison true: lines that are undefined claim nothing
+            assert not any(g < -1e-14 for g in gap(rule.lines(shaped, *ends), xs, value))
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("name", "exponent"), FUNCTION_CASES)
+@quick
+@given(data=st.data())
+def test_smooth(name: str, exponent: float, dtype: torch.dtype, data: st.DataObject) -> None:
+    least = 1e-12 if (name, exponent) in POSITIVE else -MOST.get(name, 1e12)
+    low, high = cast(*data.draw(intervals(least, MOST.get(name, 1e12))), dtype)
+    rule = relaxation(Elementwise(1, name, exponent))
+    assert rule is not None
+    x = points(low, high)
+    check(
+        rule, [(low, high)], [x], FUNCTIONS[name].value(x, exponent), [0.0, 1.0, data.draw(st.floats(0, 1))]
+    )
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@given(ends=intervals(-1e30, 1e30), share=st.floats(0, 1))
+@quick
+def test_relu(dtype: torch.dtype, ends: tuple[float, float], share: float) -> None:
+    low, high = cast(*ends, dtype)
+    x = points(low, high)
+    rule = relaxation(Relu(1))
+    assert rule is not None
+    check(rule, [(low, high)], [x], x.clamp(min=0), [0.0, 1.0, share])
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@given(first=intervals(-1e12, 1e12), second=intervals(-1e12, 1e12), share=st.floats(0, 1))
+@quick
+def test_product(
+    dtype: torch.dtype, first: tuple[float, float], second: tuple[float, float], share: float
+) -> None:
+    ends = [cast(*first, dtype), cast(*second, dtype)]
+    grid = torch.cartesian_prod(*(points(*e)[::16, 0] for e in ends))
+    xs = [grid[:, :1], grid[:, 1:]]
+    rule = relaxation(Product(1))
+    assert rule is not None
+    check(rule, ends, xs, xs[0] * xs[1], [0.0, 1.0, share])
+
+
+@pytest.mark.parametrize("name", sorted(FUNCTIONS))
+def test_outside_the_domain_nothing_is_claimed(name: str) -> None:
+    """log below nought, 1 / x through nought: no finite lines."""
+    rule = relaxation(Elementwise(1, name, -1.0 if name == "pow" else 0.0))
+    assert rule is not None
+    low, high = torch.full((1, 1), -1.0), torch.full((1, 1), 2.0)
+    lines = rule.lines(None, (low, high))
+    assert lines.lower_bias is not None and lines.upper_bias is not None
+    if name in ("log", "sqrt", "reciprocal", "pow"):
+        assert not math.isfinite(float(lines.lower_bias)) and not math.isfinite(float(lines.upper_bias))
+    else:
+        assert math.isfinite(float(lines.lower_bias)) and math.isfinite(float(lines.upper_bias))
+
+
+@pytest.mark.parametrize("rule", [relaxation(Relu(1)), relaxation(Elementwise(1, "tanh"))])
+@pytest.mark.parametrize("ends", [(-np.inf, 1.0), (-1.0, np.inf), (-np.inf, np.inf), (np.nan, np.nan)])
+def test_unbounded_inputs_claim_nothing_wrong(rule: Relaxation, ends: tuple[float, float]) -> None:
+    low, high = (torch.tensor([[e]], dtype=torch.float64) for e in ends)
+    lines = rule.lines(None, (low, high))
+    x = torch.linspace(-3, 1, 41, dtype=torch.float64)[:, None]
+    value = x.clamp(min=0) if rule.homogeneous else torch.tanh(x)
+    inside = (x[:, 0] >= ends[0]) & (x[:, 0] <= ends[1])
+    assert not any(g < -1e-14 for g in gap(lines, [x[inside]], value[inside])) if bool(inside.any()) else True
+
+
+@pytest.mark.parametrize("name", ["sigmoid", "tanh", "exp", "sin"])
+def test_default_lines_are_tight(name: str) -> None:
+    """On a short interval the gap is of second order, so that splitting inputs converges."""
+    rule = relaxation(Elementwise(1, name))
+    assert rule is not None
+    gaps = []
+    for width in (0.1, 0.01):
+        low, high = (torch.tensor([[v]], dtype=torch.float64) for v in (0.5, 0.5 + width))
+        lines = rule.lines(None, (low, high))
+        assert lines.lower_bias is not None and lines.upper_bias is not None
+        middle = (low + high) / 2
+        over, under = (s[0] * middle for s in (lines.upper_slope, lines.lower_slope))
+        gaps.append(float(over + lines.upper_bias - under - lines.lower_bias))
+    assert gaps[1] < gaps[0] / 50

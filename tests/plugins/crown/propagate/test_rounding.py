@@ -1,0 +1,240 @@
+"""Bounds hold where rounding is as bad as it gets: an analysis that forgets one of these sums fails here."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import numpy as np
+import pytest
+import torch
+
+from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Product, Relu, Scale, Select, Sparse
+from verifolio.model.answer import Verdict
+from verifolio.model.problem import Ball, Domain, Problem
+from verifolio.plugin.verifier import Context
+from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
+from verifolio.plugins.crown.options import CrownOptions
+from verifolio.plugins.crown.propagate.layers import Space
+from verifolio.plugins.crown.propagate.program import Program
+from verifolio.plugins.crown.propagate.region import Region
+from verifolio.plugins.crown.propagate.relax.relu import ReluRelaxation
+from verifolio.plugins.crown.propagate.relax.smooth import SmoothRelaxation
+from verifolio.plugins.crown.reduce.compress import compress
+from verifolio.plugins.crown.verifier import Crown
+from verifolio.run.budget import Budget
+from verifolio.vnnlib import make_rows
+
+LOST = 2.0**-25  # added to 1 in float32, it vanishes
+
+
+def lower(graph: Graph, domain: Domain, rows: np.ndarray, dtype: torch.dtype = torch.float32) -> np.ndarray:
+    """The bounds of rows over the output, by intervals and one backward pass."""
+    space = Space(dtype)
+    program = Program(graph, space)
+    with torch.no_grad():
+        state = intermediate_bounds(program, Region.of([domain], space), Effort(tighten=False))
+        bound = program.lower(state, graph.output, space.tensor(rows)[None])
+        return np.asarray(bound[0].double())
+
+
+def point(*values: float) -> Domain:
+    return Domain(np.array(values), np.array(values))
+
+
+def fading(count: int) -> np.ndarray:
+    """1 and then many numbers that float32 loses when they are added to it one by one."""
+    return np.concatenate([[1.0], np.full(count - 1, LOST)])
+
+
+@pytest.mark.parametrize("sparse", [False, True])
+def test_sum_over_many_outputs_is_charged(sparse: bool) -> None:
+    """Backward, a layer with few inputs adds as many terms as it has outputs."""
+    from scipy.sparse import csr_array
+
+    weight = np.repeat(fading(8192)[:, None], 16, axis=1)
+    op = Sparse(8192, np.zeros(8192), csr_array(weight)) if sparse else Dense(8192, np.zeros(8192), weight)
+    builder = GraphBuilder(16)
+    graph = builder.finish(builder.add(op, 0))
+    truth = -16 * float(sum(map(Fraction, fading(8192))))
+    assert lower(graph, point(*np.ones(16)), -np.ones((1, 8192)))[0] <= truth
+
+
+@pytest.mark.parametrize("batch", [1, 2])
+def test_biases_of_smooth_functions_are_charged(batch: int) -> None:
+    """A saturated function has slope nought, so the layer before it charges nothing."""
+    n = 1 << 11
+    builder = GraphBuilder(1)
+    wide = builder.add(Dense(n, np.full(n, 50.0), np.zeros((n, 1))), 0)
+    graph = builder.finish(builder.add(Elementwise(n, "sigmoid"), wide))
+    assert (lower(graph, point(0.0), np.tile(-fading(n), (batch, 1))) <= -fading(n).sum()).all()
+
+
+def test_biases_of_products_are_charged() -> None:
+    n = 1 << 16
+    builder = GraphBuilder(1)
+    a = builder.add(Dense(n, np.ones(n), np.zeros((n, 1))), 0)
+    b = builder.add(Dense(n, np.ones(n), np.zeros((n, 1))), 0)
+    graph = builder.finish(builder.add(Product(n), a, b))
+    assert lower(graph, point(0.0), -fading(n)[None])[0] <= -fading(n).sum()
+
+
+def test_long_sums_of_biases_are_charged() -> None:
+    n = 1 << 18
+    builder = GraphBuilder(n)
+    graph = builder.finish(builder.add(Scale(n, -fading(n), np.full(n, 2.0**-40)), 0))
+    truth = -fading(n).sum() + 2.0**-40 * 1e-3 * n
+    assert lower(graph, point(*np.full(n, 1e-3)), np.ones((1, n)))[0] <= truth
+
+
+def test_fan_out_is_charged() -> None:
+    """Several copies of one value meet again; what they lose on the way cancels and leaves no trace."""
+    builder = GraphBuilder(1)
+    hidden = builder.add(Dense(1, np.zeros(1), np.array([[1024.0]])), 0)
+    graph = builder.finish(builder.add(Select(3, np.zeros(3, np.int64)), hidden))
+    rows = np.array([[1.0, -LOST * 1.5, -1.0]])
+    for order in ([0, 1, 2], [1, 0, 2], [2, 1, 0]):
+        assert lower(graph, point(1.0), rows[:, order])[0] <= -LOST * 1.5 * 1024
+
+
+def crown(problem: Problem, split: str, seconds: float = 0.5) -> Verdict:
+    options = CrownOptions(split=split)  # type: ignore[arg-type]
+    return Crown(options).run(problem, Context(Budget(seconds))).verdict
+
+
+@pytest.mark.parametrize("split", ["neuron", "none", "input"])
+def test_overflown_neurons_are_not_dropped(split: str) -> None:
+    """float32 cannot hold 1e50; the network's output is at least that, and so at least 1."""
+    builder = GraphBuilder(1)
+    node = 0
+    for weight, bias in ((1e25, 2e25), (1e25, 0.0)):
+        node = builder.add(Relu(1), builder.add(Dense(1, np.array([bias]), np.array([[weight]])), node))
+    problem = Problem(
+        builder.finish(node), Domain(-np.ones(1), np.ones(1)), (make_rows([({1: -1.0}, -1.0)]),)
+    )
+    assert crown(problem, split) is not Verdict.UNSAT
+
+
+def test_compress_keeps_neurons_without_bounds() -> None:
+    builder = GraphBuilder(1)
+    hidden = builder.add(Dense(1, np.ones(1), np.ones((1, 1))), 0)
+    graph = builder.finish(builder.add(Relu(1), hidden))
+    region = Region.of([Domain(np.zeros(1), np.ones(1))], Space(torch.float64))
+    nowhere = torch.full((1, 1), torch.nan, dtype=torch.float64)
+    small = compress(graph, region, {hidden: (nowhere, nowhere)}, torch.ones(1, 1), torch.zeros(1, 1))
+    assert small.graph.neurons == 1
+
+
+@pytest.mark.parametrize("split", ["neuron", "none", "input", "auto"])
+@pytest.mark.parametrize("mixed", [False, True])
+def test_rows_that_float32_cannot_hold(split: str, mixed: bool) -> None:
+    """0.3 y_1 - 0.1 y_0 is nought where y_0 = 3 y_1; with the coefficients rounded it is not."""
+    n = 13
+    weight = np.zeros((2, n))
+    weight[:, 0] = 3.0, 1.0
+    builder = GraphBuilder(n)
+    graph = builder.finish(builder.add(Dense(2, np.zeros(2), weight), 0))
+    terms = {n: -0.1, 0: 0.3} if mixed else {n: -0.1, n + 1: 0.3}
+    upper = np.full(n, 0.75)
+    upper[0] = 1.0
+    problem = Problem(graph, Domain(np.full(n, 0.5), upper), (make_rows([(terms, 1e-9)]),))
+    assert crown(problem, split) is not Verdict.UNSAT
+
+
+@pytest.mark.parametrize("function", ["sin", "cos"])
+@pytest.mark.parametrize("size", [1e3, 1e8, 1e12, 1e15])
+def test_waves_far_from_nought(function: str, size: float) -> None:
+    """Critical points are only known up to the rounding of multiples of 2 pi."""
+    low = torch.tensor([[size]], dtype=torch.float64)
+    high = low + 16.0
+    x = torch.linspace(0, 1, 4001, dtype=torch.float64)[:, None] * (high - low) + low
+    rule = SmoothRelaxation(function, 0.0)
+    value = rule.function.value(x, 0.0)
+    below, above = rule.interval((low, high))
+    assert float(below) <= float(value.min()) and float(above) >= float(value.max())
+
+
+def test_tiny_rows_over_a_round_ball() -> None:
+    """Squares of entries below 1e-23 vanish in float32, the entries do not."""
+    builder = GraphBuilder(2)
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.array([[1e-24, 1e-24]])), 0))
+    domain = Domain(-np.full(2, 2.0), np.full(2, 2.0), ball=Ball(np.zeros(2), 1.0, 2.0))
+    assert lower(graph, domain, np.ones((1, 1)))[0] <= -1e-24 * np.sqrt(2)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_overflow_proves_nothing(dtype: torch.dtype) -> None:
+    most = float(torch.finfo(dtype).max)
+    builder = GraphBuilder(4)
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.array([[0.9, 0.9, -0.9, -0.9]]) * most), 0))
+    assert not lower(graph, point(1.0, 1.0, 1.0, 1.0), np.ones((1, 1)), dtype)[0] > 0
+
+
+def test_underflow_is_charged() -> None:
+    """A row of 1e-30 over weights of 1.3e-14 leaves float32's normal numbers."""
+    builder = GraphBuilder(1)
+    weight = 1.3 * 2.0**-47
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.array([[weight]])), 0))
+    for scale in (1.0, -1.0):
+        row = scale * float(np.float32(2.0**-100))
+        assert lower(graph, point(1000.0), np.array([[row]]))[0] <= row * weight * 1000
+
+
+def test_optimised_slopes_leave_the_noise_of_the_lines_in_use() -> None:
+    from verifolio.plugins.crown.optimise.row_slopes import ascend_rows
+
+    rng = np.random.default_rng(0)
+    builder = GraphBuilder(2)
+    first = builder.add(Dense(4, rng.normal(size=4), rng.normal(size=(4, 2))), 0)
+    smooth = builder.add(Elementwise(4, "tanh"), first)
+    graph = builder.finish(builder.add(Dense(3, rng.normal(size=3), rng.normal(size=(3, 4))), smooth))
+    program = Program(graph, Space(torch.float32))
+    state = intermediate_bounds(
+        program, Region.of([Domain(-np.ones(2), np.ones(2))], program.space), Effort()
+    )
+    before = {i: n.clone() for i, n in state.noise.items()}
+    ascend_rows(program, state, graph.output, torch.eye(3)[None], 3, None)
+    for i, noise in before.items():
+        assert torch.equal(state.noise[i], noise)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("norm", [None, 1.0, 2.0])
+def test_the_minimum_over_a_set_is_charged(dtype: torch.dtype, norm: float | None) -> None:
+    """A set of one point: about half of all sums are rounded up, and none of them may be believed."""
+    rng = np.random.default_rng(0)
+    n, count, space = 50, 200, Space(dtype)
+    x = rng.normal(size=n).astype(np.float32).astype(np.float64)
+    rows = rng.normal(size=(count, n)).astype(np.float32).astype(np.float64)
+    ball = None if norm is None else Ball(x, 0.0, norm)
+    region = Region.of([Domain(x, x, None, ball)], space)
+    found = region.minimise(space.tensor(rows)[None], 0)[0].double().tolist()
+    point_of = [Fraction(v) for v in x]
+    for row, bound in zip(rows, found, strict=True):
+        assert Fraction(bound) <= sum(Fraction(a) * b for a, b in zip(row, point_of, strict=True))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_chord_of_a_relu_lies_above_both_ends(dtype: torch.dtype) -> None:
+    rng = np.random.default_rng(0)
+    low = torch.as_tensor(-(10.0 ** rng.uniform(-6, 6, (1, 500))), dtype=dtype)
+    high = torch.as_tensor(10.0 ** rng.uniform(-6, 6, (1, 500)), dtype=dtype)
+    lines = ReluRelaxation().lines(None, (low, high))
+    assert lines.upper_bias is not None
+    for a, b, slope, lift in zip(low[0], high[0], lines.upper_slope[0][0], lines.upper_bias[0], strict=True):
+        s, t = Fraction(slope.item()), Fraction(lift.item())
+        assert s * Fraction(a.item()) + t >= 0
+        assert s * Fraction(b.item()) + t >= Fraction(b.item())
+
+
+@pytest.mark.parametrize("split", ["input", "neuron", "none", "auto"])
+def test_what_a_stored_bias_may_be_off_is_charged(split: str) -> None:
+    """The bias is 1 up to 1/4: relu(x + bias) may be 0.75, below the 0.9 that is asked for."""
+    builder = GraphBuilder(2)
+    off = Dense(2, np.ones(2), np.eye(2), None, np.full(2, 0.25))
+    graph = builder.finish(
+        builder.add(Dense(1, np.zeros(1), np.ones((1, 2)) / 2), builder.add(Relu(2), builder.add(off, 0)))
+    )
+    problem = Problem(graph, Domain(np.zeros(2), np.ones(2)), (make_rows([({2: 1.0}, 0.9)]),))
+    assert crown(problem, split) is not Verdict.UNSAT
+    impossible = Problem(graph, problem.domain, (make_rows([({2: 1.0}, 0.7)]),))
+    assert crown(impossible, split) is Verdict.UNSAT

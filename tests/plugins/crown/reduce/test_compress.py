@@ -1,0 +1,88 @@
+"""The small graph computes what the large one does on the domain, within the errors it states."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from verifolio.graph import Concat, Dense, GraphBuilder, Relu
+from verifolio.graph.enclosure import enclose
+from verifolio.model.problem import Domain
+from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
+from verifolio.plugins.crown.propagate.layers import Space
+from verifolio.plugins.crown.propagate.program import Program
+from verifolio.plugins.crown.propagate.region import Region
+from verifolio.plugins.crown.reduce.compress import compress
+from verifolio.testing.generate import KINDS, Shape, random_graph
+from verifolio.testing.trial import sample
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("radius", [0.01, 0.3, 3.0])
+def test_equals_the_large_graph(kind: str, radius: float, dtype: torch.dtype) -> None:
+    for seed in range(2):
+        rng = np.random.default_rng(seed)
+        graph = random_graph(rng, Shape(kind, inputs=6, width=8, depth=3, outputs=3))  # type: ignore[arg-type]
+        centre = rng.normal(size=6)
+        domain = Domain(centre - radius, centre + radius)
+        program = Program(graph, Space(dtype))
+        region = Region.of([domain], program.space)
+        state = intermediate_bounds(program, region, Effort())
+        known = {p: state.interval[p] for p in program.before}
+        rows, direct = rng.normal(size=(4, 3)), rng.normal(size=(4, 6)) * (seed % 2)
+        small = compress(graph, region, known, torch.as_tensor(rows), torch.as_tensor(direct))
+        assert small.graph.neurons <= graph.neurons and small.graph.output_size == 4
+        for x in sample(domain, 10, seed):
+            value, error = enclose(graph, x)
+            found, wide = enclose(small.graph, x)
+            slack = (
+                np.abs(rows) @ error
+                + wide
+                + 1e-14 * (np.abs(rows) @ np.abs(value) + np.abs(direct) @ np.abs(x))
+            )
+            assert (np.abs(found - rows @ value - direct @ x) <= slack).all()
+            assert (wide <= 1e-9 * (1 + np.abs(found))).all()
+
+
+def test_stable_networks_become_affine() -> None:
+    rng = np.random.default_rng(0)
+    graph = random_graph(rng, Shape("dense", inputs=3, width=6, depth=3))
+    x = rng.normal(size=3)
+    program = Program(graph, Space(torch.float64))
+    region = Region.of([Domain(x - 1e-9, x + 1e-9)], program.space)
+    state = intermediate_bounds(program, region, Effort())
+    known = {p: state.interval[p] for p in program.before}
+    small = compress(graph, region, known, torch.eye(2), torch.zeros(2, 3))
+    assert small.graph.neurons == 0 and not small.known
+
+
+def test_known_intervals_belong_to_the_kept_neurons() -> None:
+    builder = GraphBuilder(1)
+    hidden = builder.add(Relu(3), builder.add(Dense(3, np.array([5.0, 0.0, -5.0]), np.ones((3, 1))), 0))
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.ones((1, 3))), hidden))
+    program = Program(graph, Space(torch.float64))
+    region = Region.of([Domain(-np.ones(1), np.full(1, 2.0))], program.space)
+    state = intermediate_bounds(program, region, Effort())
+    small = compress(graph, region, {1: state.interval[1]}, torch.ones(1, 1), torch.zeros(1, 1))
+    ((node, (low, high)),) = small.known.items()
+    assert small.graph.neurons == 1 and small.graph.nodes[small.graph.relus[0]].parents == (node,)
+    assert np.allclose([float(low), float(high)], [-1.0, 2.0])
+
+
+def test_neurons_the_goal_does_not_feel_are_dropped() -> None:
+    """Of three unstable neurons one reaches the goal, one cancels, and one feeds the neuron that cancels."""
+    builder = GraphBuilder(1)
+    first = builder.add(Relu(2), builder.add(Dense(2, np.zeros(2), np.array([[1.0], [2.0]])), 0))
+    second = builder.add(Relu(1), builder.add(Dense(1, -np.ones(1), np.array([[0.0, 1.0]])), first))
+    both = builder.add(Concat(3), first, second)
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.array([[1.0, 0.0, 0.0]])), both))
+    program = Program(graph, Space(torch.float64))
+    region = Region.of([Domain(-np.ones(1), np.full(1, 2.0))], program.space)
+    state = intermediate_bounds(program, region, Effort())
+    known = {p: state.interval[p] for p in program.before}
+    small = compress(graph, region, known, torch.ones(1, 1), torch.zeros(1, 1))
+    ((low, high),) = small.known.values()
+    assert small.graph.neurons == 1 and np.allclose([float(low), float(high)], [-1.0, 2.0])
+    assert small.stacked.sizes == [1]
