@@ -27,7 +27,7 @@ from verifolio.plugins.distribution.run import Distribution, Item, Setting, make
 from verifolio.plugins.distribution.search import Status
 from verifolio.plugins.distribution.summary import mean
 from verifolio.plugins.distribution.table import Row, write_csv
-from verifolio.portfolio.tree import single
+from verifolio.portfolio.tree import single_verifier
 from verifolio.solve.oracle import Oracle
 from verifolio.storage.store import Store
 
@@ -89,7 +89,7 @@ def load(name: str) -> tuple[Network, Dataset]:
 
 def open_side(search: str, given: argparse.Namespace, stack: ExitStack) -> Side:
     path = given.out / f"{search}.db"
-    portfolio = single(given.verifier) if given.verifier else None
+    portfolio = single_verifier(given.verifier) if given.verifier else None
     store, ledger = stack.enter_context(Store(path)), stack.enter_context(Ledger(path))
     return Side(setting_of(search, given), ledger, stack.enter_context(Oracle(portfolio, None, store)))
 

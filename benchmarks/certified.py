@@ -19,7 +19,7 @@ import torch
 from verifolio import Network, Oracle, Reference
 from verifolio.data import load_data
 from verifolio.plugin.data_source import Dataset
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugins.training.attacks import Ball
 from verifolio.plugins.training.keep import train_once
 from verifolio.plugins.training.setup import Choices
@@ -121,7 +121,7 @@ def main() -> None:
     torch.set_num_threads(1)
     given.output.mkdir(parents=True, exist_ok=True)
     for setting in SETTINGS:
-        why = installed().datasets.unavailable(setting.data)
+        why = current_plugins().datasets.unavailable(setting.data)
         if why is not None:
             print(f"{setting.data}: {why}")
         elif given.data in ("", setting.data) and given.epsilon in (0.0, setting.epsilon):

@@ -18,10 +18,10 @@ from pathlib import Path
 from verifolio.errors import VerifolioError
 from verifolio.model.answer import Witness
 from verifolio.model.query import Query
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context
 from verifolio.run.budget import Budget
-from verifolio.trust.referee import judge, replay
+from verifolio.trust.referee import judge_counterexample, replay
 
 
 def attack(
@@ -33,7 +33,7 @@ def attack(
         problems = query.problems
     except VerifolioError as error:
         return "error", 0.0, str(error).splitlines()[0][:150]
-    member = installed().verifiers.get(verifier)()
+    member = current_plugins().verifiers.get(verifier)()
     context = Context(
         budget=Budget(seconds), check=lambda x: isinstance(replay(query, x), Witness), seed=seed
     )
@@ -41,7 +41,7 @@ def attack(
     outcomes = member.run_many(problems, context)
     took = time.monotonic() - begin
     for outcome in outcomes:
-        witness = None if outcome.point is None else judge(query, outcome.point)
+        witness = None if outcome.point is None else judge_counterexample(query, outcome.point)
         if isinstance(witness, Witness):
             flags = " ".join(sorted(witness.flags))
             return "sat", took, f"margin {min(witness.margins, default=0):.2g} {flags}"

@@ -30,7 +30,7 @@ from verifolio.plugins.distribution.progress import Reporter
 from verifolio.plugins.distribution.run import Distribution, Setting, make_family, make_items
 from verifolio.plugins.distribution.summary import mean
 from verifolio.plugins.distribution.table import Row, write_csv, write_lines
-from verifolio.portfolio.tree import single
+from verifolio.portfolio.tree import single_verifier
 from verifolio.solve.oracle import Oracle
 from verifolio.storage.store import Store
 
@@ -79,7 +79,7 @@ def measure(given: argparse.Namespace) -> list[Row]:
     networks = [Network.load(SHARED / "jair" / f"{name}.onnx") for name in given.networks]
     items = make_items(networks, [(load_data(f"mnist:{given.split}"), range(given.images))])
     setting = Setting(tolerance=given.tolerance, budget=given.budget, portfolio=given.verifier or "default")
-    portfolio = single(given.verifier) if given.verifier else None
+    portfolio = single_verifier(given.verifier) if given.verifier else None
     given.out.mkdir(parents=True, exist_ok=True)
     path = given.out / "run.db"
     with (

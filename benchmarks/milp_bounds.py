@@ -20,7 +20,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 
 from verifolio.model.answer import Outcome, Verdict, Witness
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.bench.instances import Instance, read_instances, select
 from verifolio.plugins.bench.runner import load
@@ -47,7 +47,7 @@ COLUMNS = (
     "boxes",
     "reason",
 )
-BOUNDERS = installed().all_bounders()
+BOUNDERS = current_plugins().all_bounders()
 Row = dict[str, str]
 
 

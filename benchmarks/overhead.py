@@ -27,10 +27,10 @@ from verifolio.model.answer import Answer
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.choice import Choice
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.property import Reference
-from verifolio.plugin.registry import installed
 from verifolio.plugin.verifier import Context, Verifier
-from verifolio.portfolio.tree import Member, Portfolio, Series, single
+from verifolio.portfolio.tree import Member, Portfolio, Series, single_verifier
 from verifolio.run.budget import Budget
 from verifolio.solve.oracle import Oracle
 from verifolio.trust.referee import Rejection, replay
@@ -45,7 +45,7 @@ def easy_queries(count: int, epsilon: float) -> list[Query]:
     """Small boxes around different inputs: a bound or two decides each."""
     network = Network.load(NETWORKS / "digits_dense.onnx")
     data = load_data("digits:test")
-    robust = installed().properties.get("classification")()
+    robust = current_plugins().properties.get("classification")()
     return [
         robust.query([network], Reference(data.image(k), int(data.labels[k]), epsilon)) for k in range(count)
     ]
@@ -55,7 +55,7 @@ def hard_query(epsilon: float) -> Query:
     """A box so large that bounds alone decide nothing, and an attack finds nothing."""
     network = Network.load(NETWORKS / "digits_robust.onnx")
     data = load_data("digits:test")
-    robust = installed().properties.get("classification")()
+    robust = current_plugins().properties.get("classification")()
     return robust.query([network], Reference(data.image(45), int(data.labels[45]), epsilon))
 
 
@@ -63,7 +63,7 @@ def call_directly(verifier: Verifier, query: Query, seconds: float = 60.0) -> di
     """The verifier alone; gives what it says about its work."""
     context = Context(
         budget=Budget(seconds),
-        bounders=installed().all_bounders(),
+        bounders=current_plugins().all_bounders(),
         check=lambda x: not isinstance(replay(query, x), Rejection),
     )
     outcomes = verifier.run_many(list(query.problems), context)
@@ -107,7 +107,7 @@ def cost_of(run: Callable[[Query], object], queries: Sequence[Query]) -> Cost:
 def measure_easy(verifier: str, count: int) -> Cost:
     """The larger overhead of the two portfolios, by either measure."""
     queries = easy_queries(count + WARM, 0.005)
-    direct = installed().verifiers.get(verifier)()
+    direct = current_plugins().verifiers.get(verifier)()
     for query in queries:  # what a worker has in memory, too
         _ = query.problems
     two = Portfolio(Series((Member(Choice(verifier)), Member(Choice("pgd")))), "two")
@@ -115,7 +115,7 @@ def measure_easy(verifier: str, count: int) -> Cost:
     worst = Cost(0.0, 0.0)
     print(f"easy: {count} queries, load {os.getloadavg()[0]:.1f}")
     print(f"  {verifier} called directly: {bare}")
-    for portfolio in (single(verifier), two):
+    for portfolio in (single_verifier(verifier), two):
         with Oracle(portfolio, timeout=60.0, infer=False) as oracle:
             oracle.executor.warm(wait=True)
             extra = cost_of(oracle.ask, [replace(q) for q in queries]) - bare
@@ -147,7 +147,7 @@ def ask_watched(oracle: Oracle, query: Query) -> tuple[Answer, float, dict[int, 
 
 def measure_long(verifier: str, seconds: float) -> float | None:
     """The larger share of a long query that is not the verifier's: by the clock, by processor time."""
-    with Oracle(single(verifier), timeout=seconds, infer=False) as oracle:
+    with Oracle(single_verifier(verifier), timeout=seconds, infer=False) as oracle:
         oracle.executor.warm(wait=True)
         answer, wall, spent = ask_watched(oracle, hard_query(HARD))
     if wall < seconds / 4:

@@ -56,7 +56,7 @@ from verifolio.plugins.command.description import Description, described, read_d
 from verifolio.plugins.command.files import read_point, read_text
 from verifolio.plugins.command.verdict import read_verdict
 from verifolio.run.tree import descendants, resident
-from verifolio.trust.referee import judge
+from verifolio.trust.referee import judge_counterexample
 
 HERE = Path(__file__).resolve().parent
 SHORT = HERE / "short.csv"
@@ -248,7 +248,7 @@ def replayed(instance: Instance, text: str) -> str:
         point = read_point(ASSIGNMENT.sub(r"(X_\1 \2)", text), query.specification.input_size)
         if point is None:
             return "no complete point"
-        found = judge(query, point)
+        found = judge_counterexample(query, point)
     except VerifolioError as error:
         return f"not replayed: {error}"
     return "holds" if isinstance(found, Witness) else found.reason

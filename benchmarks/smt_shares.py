@@ -24,7 +24,7 @@ from verifolio.encode.exact_forms import ExactNetwork, exact_network
 from verifolio.encode.rows import encode
 from verifolio.model.answer import Verdict
 from verifolio.model.problem import Domain, Problem
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.milp.highs import Highs
 from verifolio.plugins.milp.solver import Settings, Watch
@@ -51,7 +51,7 @@ class Case:
 
 def network(rng: np.random.Generator, count: int) -> Problem:
     """A dense network of one output with exactly this many open phases under crown's bounds."""
-    bounder = installed().all_bounders()["crown"]
+    bounder = current_plugins().all_bounders()["crown"]
     while True:
         inputs, depth = int(rng.integers(2, MOST_INPUTS + 1)), int(rng.integers(1, 4))
         width = max(2, round(count * rng.uniform(0.8, 2.0) / depth))
@@ -66,7 +66,7 @@ def network(rng: np.random.Generator, count: int) -> Problem:
 
 def least(problem: Problem) -> tuple[float, Array]:
     """The least output and a point that attains it, up to a solver's tolerances."""
-    bounds = installed().all_bounders()["crown"].bound([problem])[0]
+    bounds = current_plugins().all_bounders()["crown"].bound([problem])[0]
     encoding = encode(problem.graph, problem.domain, bounds)
     target = margin_model(encoding, problem.domain, problem.disjuncts, np.inf)
     result = Highs().solve(target.model, Settings(1e-9), Watch(lambda *_: False, lambda _: False))
@@ -108,8 +108,8 @@ def cases(rng: np.random.Generator, count: int) -> Iterator[Case]:
 
 def ask(name: str, problem: Problem, cap: float) -> tuple[Verdict, float]:
     """One verifier's verdict and its processor time."""
-    verifier = installed().verifiers.get(name)()
-    bounders = installed().all_bounders()
+    verifier = current_plugins().verifiers.get(name)()
+    bounders = current_plugins().all_bounders()
     started = time.process_time()
     context = Context(budget=CpuBudget(cap), bounders=bounders, check=checker(problem, single=True))
     outcome = verifier.run(problem, context)

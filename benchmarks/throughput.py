@@ -27,7 +27,7 @@ from verifolio.graph.module import GraphModule
 from verifolio.model.problem import Domain, Problem, dense_rows
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.evidence import Bounds
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugins.crown.bounder import CrownBounder
 from verifolio.plugins.crown.kernel import boxes
 from verifolio.plugins.crown.kernel.blocks import Kernel
@@ -72,7 +72,7 @@ def grey_images(size: int, count: int, data: str) -> Array:
     """The first images of a data set, or random ones."""
     if not data:
         return np.random.default_rng(1).random((count, size)) ** 4
-    found = load_data(data, installed())
+    found = load_data(data, current_plugins())
     return np.asarray(found.raw[:count], np.float64) / found.scale
 
 

@@ -1,4 +1,8 @@
-"""verifolio: a portfolio of neural network verifiers."""
+"""verifolio: a portfolio of neural network verifiers.
+
+The names below and those of `verifolio.graph`, `verifolio.vnnlib` and `verifolio.testing` are public; every other
+module is private and may change.
+"""
 
 from __future__ import annotations
 
@@ -6,52 +10,88 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from verifolio.errors import InputError, SoundnessAlarm, UnknownPlugin, UnsupportedNetwork, VerifolioError
+    __version__: str
+
+    from verifolio.errors import (
+        InputError,
+        SoundnessAlarm,
+        UnknownPlugin,
+        UnsupportedNetwork,
+        VerifolioError,
+    )
+    from verifolio.graph import Graph
+    from verifolio.graph.module import GraphModule
     from verifolio.model.answer import Answer, Attempt, Flag, Outcome, Verdict, Witness
     from verifolio.model.problem import Ball, Domain, Problem
     from verifolio.model.query import Query
-    from verifolio.onnx_import.network import Network
+    from verifolio.onnx_import.network import Network, TensorSignature
     from verifolio.plugin.bounder import Bounder, Bounders
+    from verifolio.plugin.choice import Choice
+    from verifolio.plugin.data_source import Dataset, DataSource
     from verifolio.plugin.estimator import Estimator
-    from verifolio.plugin.evidence import Assumptions, Bounds, Evidence
+    from verifolio.plugin.evidence import Assumptions, Bounds, Evidence, Margins
     from verifolio.plugin.executor import Executor, Handle
     from verifolio.plugin.hookspecs import hookimpl
-    from verifolio.plugin.property import Property, Reference
-    from verifolio.plugin.registry import Registry, installed
+    from verifolio.plugin.manager import Plugins, current_plugins
+    from verifolio.plugin.property import Geometry, Growth, Points, Property, Reference
+    from verifolio.plugin.regime import BatchBall, Regime
+    from verifolio.plugin.registry import Registry
+    from verifolio.plugin.section import Content, Material, Section, Table
     from verifolio.plugin.verifier import Context, NoOptions, Verifier
+    from verifolio.portfolio.chooser import Chooser, default_portfolio
     from verifolio.portfolio.file import parse_portfolio, read_portfolio
-    from verifolio.portfolio.tree import Member, Portfolio, Race, Series, choose, single
+    from verifolio.portfolio.tree import Member, Portfolio, Race, Series, single_verifier
     from verifolio.run.budget import Budget
+    from verifolio.run.job import End, Job, Limits, Link, Result
+    from verifolio.run.settings import Settings
+    from verifolio.solve.closest import Closest
     from verifolio.solve.oracle import Asking, Oracle
     from verifolio.storage.store import Store
-    from verifolio.trust.referee import Rejection, judge
+    from verifolio.trust.referee import Rejection, judge_counterexample
+    from verifolio.vnnlib import Specification
 
 # Where each public name lives; modules are imported on first use, so that `import verifolio` is cheap.
 _HOMES = {
-    "model.answer": ("Answer", "Attempt", "Flag", "Outcome", "Verdict", "Witness"),
-    "plugin.bounder": ("Bounder", "Bounders"),
-    "run.budget": ("Budget",),
     "errors": ("InputError", "SoundnessAlarm", "UnknownPlugin", "UnsupportedNetwork", "VerifolioError"),
+    "graph": ("Graph",),
+    "graph.module": ("GraphModule",),
+    "model.answer": ("Answer", "Attempt", "Flag", "Outcome", "Verdict", "Witness"),
+    "model.problem": ("Ball", "Domain", "Problem"),
+    "model.query": ("Query",),
+    "onnx_import.network": ("Network", "TensorSignature"),
+    "plugin.bounder": ("Bounder", "Bounders"),
+    "plugin.choice": ("Choice",),
+    "plugin.data_source": ("DataSource", "Dataset"),
     "plugin.estimator": ("Estimator",),
-    "plugin.evidence": ("Assumptions", "Bounds", "Evidence"),
+    "plugin.evidence": ("Assumptions", "Bounds", "Evidence", "Margins"),
     "plugin.executor": ("Executor", "Handle"),
     "plugin.hookspecs": ("hookimpl",),
-    "onnx_import.network": ("Network",),
-    "solve.oracle": ("Asking", "Oracle"),
-    "portfolio.tree": ("Member", "Portfolio", "Race", "Series", "choose", "single"),
-    "portfolio.file": ("parse_portfolio", "read_portfolio"),
-    "model.problem": ("Ball", "Domain", "Problem"),
-    "plugin.property": ("Property", "Reference"),
-    "model.query": ("Query",),
-    "trust.referee": ("Rejection", "judge"),
-    "plugin.registry": ("Registry", "installed"),
-    "storage.store": ("Store",),
+    "plugin.manager": ("Plugins", "current_plugins"),
+    "plugin.property": ("Geometry", "Growth", "Points", "Property", "Reference"),
+    "plugin.regime": ("BatchBall", "Regime"),
+    "plugin.registry": ("Registry",),
+    "plugin.section": ("Content", "Material", "Section", "Table"),
     "plugin.verifier": ("Context", "NoOptions", "Verifier"),
+    "portfolio.chooser": ("Chooser", "default_portfolio"),
+    "portfolio.file": ("parse_portfolio", "read_portfolio"),
+    "portfolio.tree": ("Member", "Portfolio", "Race", "Series", "single_verifier"),
+    "run.budget": ("Budget",),
+    "run.job": ("End", "Job", "Limits", "Link", "Result"),
+    "run.settings": ("Settings",),
+    "solve.closest": ("Closest",),
+    "solve.oracle": ("Asking", "Oracle"),
+    "storage.store": ("Store",),
+    "trust.referee": ("Rejection", "judge_counterexample"),
+    "vnnlib": ("Specification",),
 }
 _HOME_OF = {name: module for module, names in _HOMES.items() for name in names}
 
 
 def __getattr__(name: str) -> object:
+    if name == "__version__":
+        from importlib.metadata import version
+
+        return version("verifolio")
     if name not in _HOME_OF:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f"{__name__}.{_HOME_OF[name]}"), name)
@@ -67,45 +107,71 @@ __all__ = [
     "Assumptions",
     "Attempt",
     "Ball",
+    "BatchBall",
     "Bounder",
     "Bounders",
     "Bounds",
     "Budget",
+    "Choice",
+    "Chooser",
+    "Closest",
+    "Content",
     "Context",
+    "DataSource",
+    "Dataset",
     "Domain",
+    "End",
     "Estimator",
     "Evidence",
     "Executor",
     "Flag",
+    "Geometry",
+    "Graph",
+    "GraphModule",
+    "Growth",
     "Handle",
     "InputError",
+    "Job",
+    "Limits",
+    "Link",
+    "Margins",
+    "Material",
     "Member",
     "Network",
     "NoOptions",
     "Oracle",
     "Outcome",
+    "Plugins",
+    "Points",
     "Portfolio",
     "Problem",
     "Property",
     "Query",
     "Race",
     "Reference",
+    "Regime",
     "Registry",
     "Rejection",
+    "Result",
+    "Section",
     "Series",
+    "Settings",
     "SoundnessAlarm",
+    "Specification",
     "Store",
+    "Table",
+    "TensorSignature",
     "UnknownPlugin",
     "UnsupportedNetwork",
     "Verdict",
     "Verifier",
     "VerifolioError",
     "Witness",
-    "choose",
+    "current_plugins",
+    "default_portfolio",
     "hookimpl",
-    "installed",
-    "judge",
+    "judge_counterexample",
     "parse_portfolio",
     "read_portfolio",
-    "single",
+    "single_verifier",
 ]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from verifolio.errors import InputError
 from verifolio.plugin.data_source import Dataset, DataSource
-from verifolio.plugin.registry import Plugins, installed
+from verifolio.plugin.manager import Plugins, current_plugins
 
 if TYPE_CHECKING:
     from verifolio.onnx_import.network import Network
@@ -24,7 +24,7 @@ LAYOUTS = {"hwc": (0, 3, 1, 2), "chw": (0, 2, 3, 1)}  # of the data: how to turn
 
 def load_data(spec: str, plugins: Plugins | None = None) -> Dataset:
     """The data set that `spec` names: `name`, `name:split`, a path, or `path:split`."""
-    registry = (installed() if plugins is None else plugins).datasets
+    registry = (current_plugins() if plugins is None else plugins).datasets
     if Path(spec).is_file():
         return _read_file(Path(spec), "", list(registry))
     name, _, split = spec.partition(":")

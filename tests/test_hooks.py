@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from verifolio.plugin import hookspecs
-from verifolio.plugin.hooks import manager
+from verifolio.plugin.manager import current_plugins
 
 ROOT = Path(__file__).resolve().parent.parent
 HOOKS = sorted(
@@ -53,7 +53,7 @@ def test_tested(name: str) -> None:
 @pytest.mark.parametrize("name", [n for n in HOOKS if n.startswith("register_")])
 def test_implemented(name: str) -> None:
     """A hook that no built-in uses would be a privilege of nobody and a burden of everybody."""
-    assert getattr(manager().hook, name).get_hookimpls()
+    assert getattr(current_plugins().manager.hook, name).get_hookimpls()
 
 
 def test_the_surface_is_small() -> None:

@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDERS = {"core": "verifolio", "plugins": "verifolio.plugins", "vnnlib": "verifolio.vnnlib"}
 HEAVY = {"torch", "onnx", "onnxruntime", "scipy", "sklearn", "highspy", "z3", "matplotlib", "ray"}
+
+
+@pytest.fixture
+def graphs(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """The script that draws the graph."""
+    monkeypatch.syspath_prepend(str(ROOT))
+    return importlib.import_module("benchmarks.import_graph")
 
 
 def sources(folder: str) -> list[Path]:
@@ -67,6 +76,55 @@ def test_core_knows_no_plugin() -> None:
         for path in sources("core")
         for line, name in imports(path)
         if within(name, "verifolio.plugins")
+    ]
+    assert not found
+
+
+MOST_MODULES = 14  # that lie directly in core; a reader should find his way by the packages
+FORMER_EDGES = {("plugin", "solve")}  # the only one of a cycle that was ever allowed
+
+
+def test_core_has_no_cycle(graphs: Any) -> None:
+    """Between the packages of core, lazy imports and those for type checkers counted."""
+    found = graphs.import_graph()
+    assert len(found) > 10
+    assert not graphs.cycles(graphs.settled(found))
+    assert found.keys() == set(graphs.packages())
+
+
+def test_edges_that_are_allowed_become_fewer(graphs: Any) -> None:
+    """An edge that is gone leaves the list, and none is added to it."""
+    there = {(a, b) for a, near in graphs.import_graph().items() for b in near}
+    assert graphs.LEAVING <= FORMER_EDGES
+    assert there >= graphs.LEAVING, "take it out of LEAVING in benchmarks/import_graph.py"
+
+
+def test_a_cycle_would_be_found(graphs: Any) -> None:
+    graph = {"a": {"b"}, "b": {"c"}, "c": {"a"}, "d": {"a"}, "e": set()}
+    assert graphs.cycles(graph) == [{"a", "b", "c"}]
+    assert graphs.cycles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+    assert graphs.without_implied({"a": {"b", "c"}, "b": {"c"}, "c": set()})["a"] == {"b"}
+
+
+def test_the_drawing_is_up_to_date(graphs: Any) -> None:
+    drawn = (ROOT / "docs/explanation/imports.md").read_text(encoding="utf-8")
+    assert drawn == graphs.page(), "run `python benchmarks/import_graph.py`"
+
+
+def test_few_modules_lie_directly_in_core() -> None:
+    assert len(list((ROOT / "core").glob("*.py"))) <= MOST_MODULES
+
+
+def test_core_imports_no_public_names() -> None:
+    """They would hide an edge: what core imports from the root are packages."""
+    packages = {p.stem for p in (ROOT / "core").iterdir()} | {"vnnlib"}
+    found = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {alias.name}"
+        for path in sources("core")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module == "verifolio"
+        for alias in node.names
+        if alias.name not in packages
     ]
     assert not found
 
@@ -156,9 +214,11 @@ def test_every_constant_has_a_reason() -> None:
 
 def test_core_names_no_verifier() -> None:
     """Generic code has no case for a backend; the default portfolio is data, and where names belong."""
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
-    names = {cls.name for cls in installed().verifiers if cls.__module__.startswith("verifolio.plugins")}
+    names = {
+        cls.name for cls in current_plugins().verifiers if cls.__module__.startswith("verifolio.plugins")
+    }
     found = []
     for path in sources("core"):
         if "testing" in path.parts:
@@ -215,7 +275,7 @@ def test_imports_are_light(statement: str) -> None:
 def test_available_is_light() -> None:
     """Asking every plugin whether it can be used imports no backend."""
     code = (
-        "import sys; from verifolio.plugin.registry import installed; p = installed()\n"
+        "import sys; from verifolio.plugin.manager import current_plugins; p = current_plugins()\n"
         "for r in (p.verifiers, p.bounders, p.properties, p.estimators, p.executors, p.datasets):\n"
         "    for c in r: r.unavailable(c.name)\n"
         "print(*sys.modules)"

@@ -105,6 +105,14 @@ def test_a_strangers_package_installs_and_passes_its_tests(tmp_path: Path) -> No
     proved = ROOT / "examples/networks/properties/digits_dense_45_0.01.vnnlib"
     verdict = run_command(site, "verify", str(network), str(proved), "--verifier", "fractions")
     assert verdict.splitlines()[0] == "unsat"
+    counted = run_command(site, "count", str(network), str(proved))
+    assert counted == "0 sat, 1 unsat, 0 undecided\n"
+    rows = "network,split,image_id,label,predicted,lower,upper,gap,status,seconds,queries,cancelled\n"
+    rows += "".join(f"n.onnx,test,{k},{k % 2},{k % 2},0.{k + 1},0.9,0.1,open,1.0,3,0\n" for k in range(4))
+    (tmp_path / "run.csv").write_text(rows)
+    run_command(site, "distribution", "report", "run.csv", "--section", "by-label", "--out", "page")
+    assert (tmp_path / "page/by_label.csv").read_text() == "label,inputs,mean\n0,2,0.2\n1,2,0.3\n"
+    assert "Proved radii by class" in (tmp_path / "page/index.html").read_text()
     run_python(site, "-m", "pytest", "-q", "-c", os.devnull, "--rootdir", str(copy), str(copy / "tests"))
 
 

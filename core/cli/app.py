@@ -35,19 +35,20 @@ def build_app(arguments: list[str] | None = None) -> typer.Typer:
     ours = {"verify", "check", "plugins", "doctor", "vnnlib", "network"}
     if not arguments or arguments[0] not in ours:
         from verifolio.cli.main import complain
-        from verifolio.plugin.hooks import modules
+        from verifolio.plugin.manager import current_plugins
 
-        modules().call("register_commands", app=app)
-        for name, reason in modules().broken.items():
+        plugins = current_plugins()
+        plugins.call("register_commands", app=app)
+        for name, reason in plugins.broken.items():
             complain(f"plugin {name} is broken: {reason}; see `verifolio doctor`")
     return app
 
 
 def _version(value: bool) -> None:
     if value:
-        from verifolio.storage.versions import versions
+        import verifolio
 
-        typer.echo(versions()["verifolio"])
+        typer.echo(verifolio.__version__)
         raise typer.Exit
 
 

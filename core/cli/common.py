@@ -10,8 +10,11 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from verifolio.plugin.hookspecs import hookimpl
+
 if TYPE_CHECKING:
     from verifolio.model.answer import Answer, Verdict
+    from verifolio.portfolio.chooser import Chooser
     from verifolio.portfolio.tree import Portfolio
     from verifolio.solve.oracle import Oracle
 
@@ -19,7 +22,9 @@ CERTIFICATE = "certificate"  # the option of verifiers that write what proves th
 LANES = 64  # members of a query that may run at a time; workers only start when there is work for them
 
 VerifierName = Annotated[str, typer.Option("--verifier", help="Use this verifier alone.")]
-PortfolioFile = Annotated[str, typer.Option("--portfolio", help="A portfolio file (YAML).")]
+PortfolioFile = Annotated[
+    str, typer.Option("--portfolio", help="A portfolio file (YAML), or the name of a chooser.")
+]
 OptionPairs = Annotated[
     list[str] | None, typer.Option("--option", help="An option of --verifier, key=value.")
 ]
@@ -54,7 +59,22 @@ Range = Annotated[
 Layout = Annotated[
     str, typer.Option("--layout", help="hwc or chw: the data's axes, where the network wants the other one.")
 ]
+Verbose = Annotated[bool, typer.Option("--verbose", help="Show on standard error what verifiers report.")]
 Workers = Annotated[int, typer.Option("--workers", min=1, help="Queries at a time.")]
+
+
+class Listener:
+    """Shows what verifiers report: warnings always, the rest where `verbose` is set."""
+
+    def __init__(self, verbose: bool = False) -> None:
+        self.verbose = verbose
+
+    @hookimpl
+    def query_reported(self, verifier: str, text: str, warning: bool) -> None:
+        from verifolio.cli.main import complain
+
+        if warning or self.verbose:
+            complain(f"{'warning: ' if warning else ''}{verifier}: {text}")
 
 
 @contextmanager
@@ -71,14 +91,17 @@ def open_oracle(
     device: str = "cpu",
     workers: int = 1,
     alarm: bool = True,
+    verbose: bool = False,
 ) -> Iterator[Oracle]:
     """The oracle that the common options describe; its workers start while the caller imports and parses."""
-    from verifolio.plugin.hooks import make_executor
+    from verifolio.plugin.manager import current_plugins
 
+    plugins = current_plugins().plus(Listener(verbose))
     with ExitStack() as stack:
-        place = stack.enter_context(make_executor(executor, LANES * workers, device))
+        place = stack.enter_context(plugins.make_executor(executor, LANES * workers, device))
         share = place.share(workers, cores)
         place.warm()
+        from verifolio.portfolio.tree import Portfolio
         from verifolio.solve.oracle import Oracle
         from verifolio.storage.store import Store
 
@@ -91,11 +114,12 @@ def open_oracle(
             timeout=timeout or math.inf,
             memory=int(memory * 2**30) or None,
             cores=cores or 1,
-            total=cores or (share if chosen is None else 0),
+            total=cores or (0 if isinstance(chosen, Portfolio) else share),
             seed=seed,
             device=device,
             workers=workers,
             alarm=alarm,
+            plugins=plugins,
         )
         yield stack.enter_context(oracle)
 
@@ -141,12 +165,12 @@ def certificate_notes(options: Sequence[str] | None, answer: Answer) -> list[str
     return [f"no certificate was written: {said or 'this proof needed no search that keeps one'}"]
 
 
-def select_portfolio(verifier: str, portfolio: str, options: Sequence[str]) -> Portfolio | None:
+def select_portfolio(verifier: str, portfolio: str, options: Sequence[str]) -> Portfolio | Chooser | None:
     """What --verifier, --portfolio and --option ask for; None leaves the choice to each query."""
     from verifolio.errors import InputError
     from verifolio.plugin.options import split_pairs
-    from verifolio.portfolio.file import read_portfolio
-    from verifolio.portfolio.tree import single
+    from verifolio.portfolio.chooser import find_portfolio
+    from verifolio.portfolio.tree import single_verifier
 
     if verifier and portfolio:
         raise InputError("command line", "--verifier or --portfolio", "both")
@@ -154,5 +178,5 @@ def select_portfolio(verifier: str, portfolio: str, options: Sequence[str]) -> P
         remedy = "name one, or use a portfolio file"
         raise InputError("--option", "a --verifier it belongs to", "none", remedy)
     if verifier:
-        return single(verifier, with_places(split_pairs(list(options))))
-    return read_portfolio(portfolio) if portfolio else None
+        return single_verifier(verifier, with_places(split_pairs(list(options))))
+    return find_portfolio(portfolio) if portfolio else None

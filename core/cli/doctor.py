@@ -58,11 +58,11 @@ def _machine() -> list[Check]:
 
 def _workers() -> str:
     """A worker process answers, and knows its thread limit."""
-    from verifolio.plugin.hooks import executors
+    from verifolio.plugin.manager import current_plugins
     from verifolio.run import Job, Limits
 
     started = time.monotonic()
-    with executors().get("process")(1) as place:
+    with current_plugins().executors.get("process")(1) as place:
         result = place.submit(Job(probe, limits=Limits(seconds=60.0))).result(60.0)
     if result is None or result.end != "done":
         detail = "no answer in 60 s" if result is None else f"{result.end}: {result.detail}"
@@ -79,15 +79,16 @@ def probe(payload: object, link: Link) -> str:
 
 
 def _plugins() -> list[Check]:
-    from verifolio.plugin.hooks import modules
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
-    broken = modules().broken | dict(installed().broken)
+    plugins = current_plugins()
+    plugins.fill()
+    broken, sources = plugins.broken, {p.name: p.distribution for p in plugins.entries}
     names: list[Check] = [
         (f"plugin {name}", name not in broken, broken.get(name, f"from {source}"))
-        for name, source in modules().sources.items()
+        for name, source in sources.items()
     ]
-    names += [(f"plugin {n}", False, why) for n, why in broken.items() if n not in modules().sources]
+    names += [(f"plugin {n}", False, why) for n, why in broken.items() if n not in sources]
     states = [
         (
             f"{p['kind']} {p['name']}",

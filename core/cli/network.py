@@ -70,14 +70,14 @@ def opinions(network: Network) -> list[dict[str, str]]:
     import numpy as np
 
     from verifolio.model.problem import Domain, Problem
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
     from verifolio.vnnlib import make_rows
 
     graph = network.graph
     box = Domain(np.zeros(graph.input_size), np.ones(graph.input_size))
     problem = Problem(graph, box, (make_rows([({graph.input_size: 1.0}, 0.0)]),))
     found = []
-    for registry in (installed().verifiers, installed().bounders):
+    for registry in (current_plugins().verifiers, current_plugins().bounders):
         for cls in registry:
             reason = registry.unavailable(cls.name)
             said = f"unavailable: {reason}" if reason else cls().refuses(problem)

@@ -27,20 +27,11 @@ def plugins(
 
 def inventory() -> list[dict[str, Any]]:
     """One entry per registered class."""
+    from verifolio.plugin.manager import KINDS, current_plugins
     from verifolio.plugin.options import describe_options
-    from verifolio.plugin.registry import Registry, installed
 
-    everything = installed()
-    registries: list[Registry[Any]] = [
-        everything.verifiers,
-        everything.bounders,
-        everything.properties,
-        everything.estimators,
-        everything.executors,
-        everything.datasets,
-    ]
     found = []
-    for registry in registries:
+    for registry in (getattr(current_plugins(), kind) for kind in KINDS):
         for cls in registry:
             options = getattr(cls, "Options", None)
             found.append(

@@ -27,6 +27,7 @@ from verifolio.cli.common import (
     Seed,
     StoreFile,
     Timeout,
+    Verbose,
     VerifierName,
     at,
     certificate_notes,
@@ -64,6 +65,7 @@ def verify(
     address: Address = "",
     device: Device = "cpu",
     expect: Expect = None,
+    verbose: Verbose = False,
 ) -> None:
     """Decide whether a network has a counterexample to a property.
 
@@ -86,10 +88,8 @@ def verify(
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verifolio-"))
             if certificate:
                 verifier, option = tracing(files, verifier, portfolio, option, store, folder)
-            opened = open_oracle(
-                verifier, portfolio, option, timeout, memory, cores, seed, store, place, device, alarm=False
-            )
-            oracle = stack.enter_context(opened)
+            members = (verifier, portfolio, option, timeout, memory, cores, seed, store, place, device)
+            oracle = stack.enter_context(open_oracle(*members, alarm=False, verbose=verbose))
             oracle.start_counts = True
             query = load_query(files)
             left = timeout - elapsed() if timeout else None
@@ -113,9 +113,9 @@ def tracing(
     """The verifier and its options that leave a trace; refuses at once where no certificate can be written."""
     from verifolio.certificates.writer import obstacle
     from verifolio.errors import InputError
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
-    able = [name for name, cls in installed().verifiers.usable().items() if cls.leaves_trace]
+    able = [name for name, cls in current_plugins().verifiers.usable().items() if cls.leaves_trace]
     if verifier not in ("", *able) or portfolio or store:
         raise InputError(
             "--certificate", f"verifier {' or '.join(able)}, no portfolio and no store", "another choice"

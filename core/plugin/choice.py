@@ -21,11 +21,11 @@ class Choice:
     where: str = ""
 
     def build(self) -> Verifier:
+        from verifolio.plugin.manager import current_plugins
         from verifolio.plugin.options import build_options
-        from verifolio.plugin.registry import installed
 
         try:
-            cls = installed().verifiers.get(self.name)
+            cls = current_plugins().verifiers.get(self.name)
         except UnknownPlugin as error:
             raise UnknownPlugin(f"{self.where}: {error}" if self.where else str(error)) from None
         where = self.where or f"verifier {self.name}"

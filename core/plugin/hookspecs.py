@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from verifolio.plugin.estimator import Estimator
     from verifolio.plugin.executor import Executor
     from verifolio.plugin.property import Property
+    from verifolio.plugin.regime import Regime
     from verifolio.plugin.registry import Registry
+    from verifolio.plugin.section import Section
     from verifolio.plugin.verifier import Verifier
 
 PROJECT = "verifolio"
@@ -55,6 +57,26 @@ def register_datasets(registry: Registry[DataSource]) -> None:
 
 
 @hookspec
+def register_regimes(registry: Registry[Regime]) -> None:
+    """Add training regimes, found by `verifolio train --regime NAME`."""
+
+
+@hookspec
+def register_sections(registry: Registry[Section]) -> None:
+    """Add sections of a report, found by the report's `--section NAME`."""
+
+
+@hookspec
+def register_choosers(registry: Registry[Any]) -> None:
+    """Add choosers (`verifolio.Chooser`), which pick a portfolio for each query, found by `--portfolio NAME`."""
+
+
+@hookspec
+def register_packages(packages: set[str]) -> None:
+    """Add names of distributions: their versions are kept with every answer. The plugin's own is there already."""
+
+
+@hookspec
 def register_commands(app: typer.Typer) -> None:
     """Add commands to the command line: `app.command("mine")(function)`."""
 
@@ -62,6 +84,11 @@ def register_commands(app: typer.Typer) -> None:
 @hookspec
 def query_started(query: Query) -> None:
     """A query is about to be decided."""
+
+
+@hookspec
+def query_reported(query: Query, verifier: str, text: str, warning: bool) -> None:
+    """A verifier has something to say about a query: a warning, or what only the curious want to know."""
 
 
 @hookspec

@@ -31,13 +31,18 @@ def _accept_nothing(_: Array) -> bool:
     return False
 
 
+def _tell_nobody(_: str) -> None:
+    return
+
+
 @dataclass(frozen=True)
 class Context:
     """What core hands to a verifier besides the problem.
 
     `check(x)` replays a point on the original files and says whether it is a valid counterexample: a search
-    should go on when it is not. `report(text)` shows progress. `query` is what the user asked, for tools that
-    read files; it is missing where the problem is a rewritten one.
+    should go on when it is not. `report(text)` is for whoever wants to know more, `warn(text)` for everybody: plugins
+    hear both (`query_reported`), the command line shows warnings, and with `--verbose` what was reported. `query`
+    is what the user asked, for tools that read files; it is missing where the problem is a rewritten one.
     """
 
     budget: Budget = field(default_factory=Budget)
@@ -45,7 +50,8 @@ class Context:
     bounders: Bounders = field(default_factory=lambda: Bounders({}))
     seed: int = 0
     check: Callable[[Array], bool] = _accept_nothing
-    report: Callable[[str], None] = lambda _: None
+    report: Callable[[str], None] = _tell_nobody
+    warn: Callable[[str], None] = _tell_nobody
     device: str = "cpu"
     query: Query | None = None
 

@@ -15,10 +15,10 @@ def inputs(problem: Problem) -> int:
 
 def unstable(problem: Problem) -> int:
     """How many ReLUs may have either phase by cheap bounds; all of a layer where nobody bounds it."""
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
     graph = problem.graph
-    bounder = installed().all_bounders().best(problem, at_most=0)
+    bounder = current_plugins().all_bounders().best(problem, at_most=0)
     found = bounder.bound([replace(problem, disjuncts=problem.disjuncts[:1])]) if bounder is not None else []
     total = 0
     for relu in graph.relus:

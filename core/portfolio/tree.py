@@ -7,21 +7,12 @@ import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from functools import cache, cached_property
-from pathlib import Path
-from typing import TYPE_CHECKING
+from functools import cached_property
 
 from verifolio.errors import UnknownPlugin
-from verifolio.model.problem import free_inputs
 from verifolio.plugin.choice import Choice
+from verifolio.plugin.manager import Plugins
 from verifolio.plugin.verifier import Verifier
-
-if TYPE_CHECKING:
-    from verifolio.model.query import Query
-
-FOLDER = Path(__file__).parent / "shipped"
-DEFAULT, DEFAULT_FEW = "default", "default_few"
-FEW_INPUTS = 12  # so few that branching on them beats everything else
 
 
 @dataclass(frozen=True)
@@ -127,75 +118,34 @@ def _width(stage: Stage) -> int:
     return sum(widths) if isinstance(stage, Race) else max(widths)
 
 
-def single(verifier: str | Verifier, options: Mapping[str, object] | None = None) -> Portfolio:
+def single_verifier(verifier: str | Verifier, options: Mapping[str, object] | None = None) -> Portfolio:
     """A portfolio of one member, by name or as an instance."""
     chosen = Choice(verifier, options or {}) if isinstance(verifier, str) else verifier
     return Portfolio(Member(chosen), chosen.name)
 
 
-def provers(portfolio: Portfolio) -> Portfolio:
+def provers(portfolio: Portfolio, plugins: Plugins) -> Portfolio:
     """The same without members that only falsify: for an asker whose own attacks found nothing.
 
     It stays as it is where nobody else would be left.
     """
-    root = _provers(portfolio.root)
+    root = _provers(portfolio.root, plugins)
     return portfolio if root is None or root == portfolio.root else replace(portfolio, root=root)
 
 
-def _provers(stage: Stage) -> Stage | None:
+def _provers(stage: Stage, plugins: Plugins) -> Stage | None:
     if isinstance(stage, Member):
-        cls = class_of(stage.verifier)  # one that is not installed is left for the walk to report
+        cls = class_of(stage.verifier, plugins)  # one that is not installed is left for the walk to report
         return stage if cls is None or cls.can_prove else None
-    stages = tuple(s for s in map(_provers, stage.stages) if s is not None)
+    stages = tuple(s for s in (_provers(s, plugins) for s in stage.stages) if s is not None)
     return replace(stage, stages=stages) if stages else None
 
 
-def class_of(verifier: Choice | Verifier) -> type[Verifier] | None:
+def class_of(verifier: Choice | Verifier, plugins: Plugins) -> type[Verifier] | None:
     """Of what class a member is, without making one; None if it is not installed."""
-    from verifolio.plugin.registry import installed
-
     if isinstance(verifier, Verifier):
         return type(verifier)
     try:
-        return installed().verifiers.get(verifier.name)
+        return plugins.verifiers.get(verifier.name)
     except UnknownPlugin:
         return None
-
-
-def choose(query: Query | None = None) -> Portfolio:
-    """The portfolio for a query when the user names none.
-
-    With few free inputs branching on them begins, otherwise an attack does. What else a query's features change is
-    in the trees themselves (`at_most`), and what the members refuse (operators, unbounded inputs) is found out by the
-    walk, which divides time accordingly.
-    """
-    few = query is not None and most_free(query) <= FEW_INPUTS
-    return built_in(DEFAULT_FEW if few else DEFAULT)
-
-
-def conditions() -> tuple[tuple[str, Portfolio], ...]:
-    """Everything `choose` may give, each with its condition in words."""
-    return (
-        (f"with at most {FEW_INPUTS} free inputs", built_in(DEFAULT_FEW)),
-        (f"with more than {FEW_INPUTS} free inputs", built_in(DEFAULT)),
-    )
-
-
-def most_free(query: Query) -> int:
-    """The most inputs that can vary in any case of the query."""
-    cases = query.specification.cases
-    return max((free_inputs(c.lower, c.upper) for c in cases), default=0)
-
-
-@cache
-def built_in(name: str) -> Portfolio:
-    """A portfolio that comes with verifolio."""
-    from verifolio.portfolio.file import read_portfolio
-
-    return read_portfolio(FOLDER / f"{name}.yaml")
-
-
-def default_key() -> str:
-    """A hash of everything `choose` may give."""
-    keys = [portfolio.key for _, portfolio in conditions()]
-    return hashlib.sha256("".join(keys).encode()).hexdigest()

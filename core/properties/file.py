@@ -29,9 +29,9 @@ def choose_property(spec: str, options: Mapping[str, object] | None = None) -> P
     elif path.endswith(".py"):
         cls = _from_python(Path(path), member)
     else:
-        from verifolio.plugin.registry import installed
+        from verifolio.plugin.manager import current_plugins
 
-        cls = installed().properties.get(spec)
+        cls = current_plugins().properties.get(spec)
     return cls(build_options(cls.Options, dict(options or {}), f"property {cls.name}"))
 
 

@@ -103,7 +103,7 @@ def violates(
 def at_sight(prop: Property, networks: Sequence[Network], reference: Reference) -> Finding | None:
     """A violation among the points the property itself suggests, replayed like any other counterexample."""
     for x in prop.candidates(networks, reference):
-        witness = referee.judge(prop.candidate_query(networks, reference, x), x)
+        witness = referee.judge_counterexample(prop.candidate_query(networks, reference, x), x)
         if isinstance(witness, Witness):
             answer = Answer(Verdict.SAT, "at sight", witness=witness, flags=witness.flags)
             return Finding(Status.REFUTED, answer)

@@ -24,7 +24,7 @@ from verifolio.run import Link
 from verifolio.run.budget import Budget
 from verifolio.solve.sharing import SharedEvidence
 from verifolio.trust.audit import SHARE, inside, refutes_exactly, refuting_candidates
-from verifolio.trust.referee import Rejection, confirm, judge, replay
+from verifolio.trust.referee import Rejection, confirm, judge_counterexample, replay
 
 Array = NDArray[np.float64]
 REFUSES = "refuses: "
@@ -57,9 +57,10 @@ class Found:
 
 @dataclass(frozen=True)
 class Note:
-    """Message: a line of progress."""
+    """Message: a line for people; a warning is for everybody."""
 
     text: str
+    warning: bool = False
 
 
 @dataclass(frozen=True)
@@ -215,17 +216,18 @@ class Trial:
         return True
 
     def context(self, plan: Reduced) -> Context:
-        from verifolio.plugin.registry import installed
+        from verifolio.plugin.manager import current_plugins
 
         task, left = self.task, self.link.remaining()
         budget = Budget(left * (1 - RESERVE), task.memory, task.cores, stop=self.link.cancelled)
         return Context(
             budget=budget,
             evidence=self.evidence,
-            bounders=installed().all_bounders(),
+            bounders=current_plugins().all_bounders(),
             seed=task.seed,
             check=lambda x: self.check(plan, x),
             report=lambda text: self.link.send(Note(text)),
+            warn=lambda text: self.link.send(Note(text, warning=True)),
             device=task.device,
             query=None if plan.steps else self.query,
         )
@@ -307,7 +309,7 @@ class JudgeTask:
 
 def run_judge(task: JudgeTask, link: Link) -> Witness | Rejection:
     """The function a worker calls to judge a point from the start."""
-    return judge(warm_query(task.query), task.x)
+    return judge_counterexample(warm_query(task.query), task.x)
 
 
 def one_line(error: BaseException) -> str:

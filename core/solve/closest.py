@@ -8,11 +8,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from verifolio.errors import SoundnessAlarm, UnknownPlugin
-from verifolio.model.answer import Stats, Verdict, Witness
+from verifolio.model.answer import Verdict, Witness
 from verifolio.model.problem import Ball, Problem
 from verifolio.model.query import Query
 from verifolio.plugin.choice import Choice, build
 from verifolio.plugin.executor import Executor
+from verifolio.plugin.manager import Plugins
 from verifolio.plugin.verifier import Verifier
 from verifolio.reductions import Reduced
 from verifolio.run import Job, Limits, Link
@@ -122,11 +123,9 @@ def distance_of(ball: Ball, witness: Witness) -> float:
     return ball.distance(witness.x.astype(np.float64))
 
 
-def minimiser(options: Stats | None = None) -> Choice:
-    """The first installed verifier that minimises."""
-    from verifolio.plugin.registry import installed
-
-    for name, cls in installed().verifiers.usable().items():
+def minimiser(plugins: Plugins) -> Choice:
+    """The first usable verifier that minimises."""
+    for name, cls in plugins.verifiers.usable().items():
         if cls.can_minimise:
-            return Choice(name, options or {})
+            return Choice(name)
     raise UnknownPlugin("no installed verifier minimises distances; install one that does")

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor
 from concurrent.futures import wait as wait_futures
 from dataclasses import replace
+from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from verifolio.model.answer import Answer, Flag, Verdict, Witness
 from verifolio.model.binding import check_sizes
@@ -18,14 +19,16 @@ from verifolio.model.emptiness import emptiness
 from verifolio.model.problem import Ball
 from verifolio.model.query import Query
 from verifolio.plugin.choice import Choice
+from verifolio.plugin.equipped import equip
 from verifolio.plugin.evidence import Evidence
 from verifolio.plugin.executor import Executor
-from verifolio.plugin.hooks import make_executor, manager
+from verifolio.plugin.manager import Plugins, current_plugins
 from verifolio.plugin.verifier import Verifier
-from verifolio.portfolio.tree import Portfolio, choose, provers
+from verifolio.portfolio.chooser import Chooser, find_chooser
+from verifolio.portfolio.tree import Portfolio, provers
 from verifolio.run import Job, Limits
 from verifolio.run.settings import Settings
-from verifolio.solve.attempt import JudgeTask, run_judge, strip
+from verifolio.solve.attempt import JudgeTask, Note, run_judge, strip
 from verifolio.solve.closest import Closest, find_closest, minimiser
 from verifolio.solve.walk import CONFIRM_SECONDS, Walk
 from verifolio.trust.conflict import raise_alarm
@@ -76,18 +79,19 @@ class Asking:
 
 
 class Oracle:
-    """Decides queries with one portfolio on one executor.
+    """Decides queries with one portfolio on one executor; without a portfolio a chooser picks one for each query.
 
     `timeout` is per query in seconds, `memory` in bytes per member, `cores` per member; or `total` cores per
     query, which members that run side by side share. With a `store`,
     answers are looked up there first and written there at once. `infer` allows monotone inference. An
     executor that is not given is made (and closed) here; `workers` says how many queries run at a time (by
-    default as many as the executor has room for).
+    default as many as the executor has room for). `plugins` are those that are installed, unless others are given:
+    every name is looked up among them, here and in the workers, and they are told what happens.
     """
 
     def __init__(
         self,
-        portfolio: Portfolio | None = None,
+        portfolio: Portfolio | Chooser | None = None,
         executor: Executor | str | None = None,
         store: Store | None = None,
         *,
@@ -100,25 +104,38 @@ class Oracle:
         workers: int | None = None,
         infer: bool = True,
         alarm: bool = True,
+        plugins: Plugins | None = None,
     ) -> None:
-        self.portfolio = portfolio
+        self.plugins = current_plugins() if plugins is None else plugins
+        self.portfolio = portfolio if isinstance(portfolio, Portfolio) else None
+        self._chooser = portfolio if isinstance(portfolio, Chooser) else None
         self.store = store
         self.settings = Settings(timeout, memory, cores, seed, device, total=total)
         self.infer, self.alarm = infer, alarm
         self.start_counts = False  # whether a query's time runs while the first worker starts
         self.knowledge = Knowledge()
-        width = total or (portfolio.width if portfolio is not None else choose().width)
+        width = total or (self.portfolio or self.chooser).width
         if isinstance(executor, Executor):
-            self.executor, self._owned = executor, False
+            self.executor, self._owned = equip(executor, self.plugins), False
         else:
-            made = make_executor(executor or "process", (workers or 1) * width, device)
-            self.executor, self._owned = made, True
+            made = self.plugins.make_executor(executor or "process", (workers or 1) * width, device)
+            self.executor, self._owned = equip(made, self.plugins), True
         self.concurrency = workers or max(1, self.executor.workers // width)
         self._threads = ThreadPoolExecutor(self.concurrency, "oracle")
         self._cache: dict[str, tuple[Answer, float, bool]] = {}
         self._lock = threading.Lock()
         self._open: set[Asking] = set()
         self.counts: dict[str, int] = {}
+
+    @cached_property
+    def chooser(self) -> Chooser:
+        """Who picks the portfolio of a query where there is no `portfolio` for all of them."""
+        return self._chooser or find_chooser(plugins=self.plugins)
+
+    @property
+    def portfolio_key(self) -> str:
+        """A hash of what decides queries here; runs that can be continued go by it."""
+        return (self.portfolio or self.chooser).key
 
     def ask(self, query: Query, timeout: float | None = None, attacked: bool = False) -> Answer:
         """Decide one query. If it was `attacked` already, members that only falsify are passed over."""
@@ -147,7 +164,7 @@ class Oracle:
                 for asking in self.wait(list(running)):
                     running.remove(asking)
                     done += 1
-                    manager().hook.progress(done=done, total=total, message=asking.query.name)
+                    self._hook.progress(done=done, total=total, message=asking.query.name)
                     yield asking.index, asking.answer()
         finally:
             for asking in running:
@@ -183,7 +200,8 @@ class Oracle:
     ) -> Closest:
         """The closest counterexample to the ball's centre, by a verifier that minimises."""
         settings = self.settings if timeout is None else replace(self.settings, timeout=timeout)
-        return find_closest(query, ball, verifier or minimiser(), self.executor, settings)
+        chosen = verifier or minimiser(self.plugins)
+        return find_closest(query, ball, chosen, self.executor, settings)
 
     def close(self) -> None:
         """Cancel what runs and stop the workers."""
@@ -227,7 +245,8 @@ class Oracle:
         return None
 
     def _work(self, asking: Asking, settings: Settings) -> None:
-        asking._settle(lambda: self._decide(asking, settings))
+        with self.plugins.in_use():
+            asking._settle(lambda: self._decide(asking, settings))
         with self._lock:
             self._open.discard(asking)
 
@@ -238,9 +257,11 @@ class Oracle:
         known = self._known(asking, settings)  # a neighbour may have been decided meanwhile
         if known is not None:
             return self._finish(query, known)
-        manager().hook.query_started(query=query)
+        self._hook.query_started(query=query)
         portfolio = self._portfolio(asking)
-        walk = Walk(query, portfolio, self.executor, settings, self._evidence(asking))
+        walk = Walk(
+            query, portfolio, self.executor, settings, self._evidence(asking), partial(self._pass_on, query)
+        )
         if not self.start_counts:
             self.executor.warm(wait=True)
             self.start_counts = True  # the others find workers, or wait for a place as for anything else
@@ -279,20 +300,27 @@ class Oracle:
             self._cache[asking.query.sha256] = (answer, settings.timeout, asking.attacked)
         return answer
 
+    def _pass_on(self, query: Query, member: str, note: Note) -> None:
+        """What a member reported goes to whoever listens."""
+        self._hook.query_reported(query=query, verifier=member, text=note.text, warning=note.warning)
+
     def _finish(self, query: Query, answer: Answer) -> Answer:
         """Tell who wants to know, and raise the alarm if there is one."""
         if Flag.EMPTY in answer.flags:
             check_sizes(query)  # no member has looked at the networks
-        manager().hook.query_answered(query=query, answer=answer)
+        self._hook.query_answered(query=query, answer=answer)
         if self.alarm and Flag.ALARM in answer.flags:
             raise_alarm(answer)
         return answer
 
     def _portfolio(self, asking: Asking) -> Portfolio:
-        chosen = self.portfolio
-        if chosen is None:
-            chosen = choose(asking.query)
-        return provers(chosen) if asking.attacked else chosen
+        chosen = self.portfolio or self.chooser.choose(asking.query)
+        return provers(chosen, self.plugins) if asking.attacked else chosen
+
+    @property
+    def _hook(self) -> Any:
+        """The hooks of all plugins, to tell them what happens."""
+        return self.plugins.manager.hook
 
     def _count(self, what: str) -> None:
         with self._lock:

@@ -7,12 +7,12 @@ import verifolio.graph.enclosure
 import verifolio.graph.exact
 import verifolio.graph.module
 import verifolio.onnx_import
-import verifolio.plugin.registry
+import verifolio.plugin.manager
 import verifolio.solve.attempt
 import verifolio.solve.survey
 
 for _cls in (
-    *verifolio.plugin.registry.installed().verifiers,
-    *verifolio.plugin.registry.installed().bounders,
+    *verifolio.plugin.manager.current_plugins().verifiers,
+    *verifolio.plugin.manager.current_plugins().bounders,
 ):
     _cls.available()

@@ -79,7 +79,10 @@ class Token:
 
 
 class Walk:
-    """The state of one query while it is being decided. `run` blocks; `cancel` may come from any thread."""
+    """The state of one query while it is being decided. `run` blocks; `cancel` may come from any thread.
+
+    `listen(member, note)` hears what a member reported, once it has ended.
+    """
 
     def __init__(
         self,
@@ -88,7 +91,9 @@ class Walk:
         executor: Executor,
         settings: Settings,
         evidence: Evidence | None = None,
+        listen: Callable[[str, Note], None] = lambda _member, _note: None,
     ) -> None:
+        self.listen = listen
         self.query, self.portfolio, self.executor, self.settings = query, portfolio, executor, settings
         self.evidence = Evidence() if evidence is None else evidence
         self.attempts: list[Attempt] = []
@@ -242,7 +247,10 @@ class Walk:
     def _conclude(self, member: Member, result: Result) -> bool:
         """Take over what a job learned, record the attempt, keep a claim."""
         found = self._valid(self._gather(result))
-        notes = [m.text for m in result.messages if isinstance(m, Note)]
+        said = dict.fromkeys(m for m in result.messages if isinstance(m, Note))
+        for note in said:
+            self.listen(member.name, note)
+        notes = [note.text for note in said]
         report = result.value if isinstance(result.value, Report) else None
         if report is not None and report.error is not None:
             self._raise(member, report.error)

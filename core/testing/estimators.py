@@ -13,7 +13,7 @@ from verifolio.model.answer import Outcome
 from verifolio.model.problem import Problem
 from verifolio.plugin.estimator import Estimator
 from verifolio.plugin.verifier import Context, Verifier
-from verifolio.portfolio.tree import Portfolio, choose, single
+from verifolio.portfolio.tree import Portfolio, single_verifier
 from verifolio.solve.oracle import Oracle
 from verifolio.testing.verifiers import require
 
@@ -64,22 +64,25 @@ class EstimatorConformance:
     def test_answers(self, tmp_path: Path) -> None:
         """A typed, frozen result; progress that never passes its total."""
         seen: list[tuple[int, int, str]] = []
-        result = self.ask(tmp_path, choose(), lambda *step: seen.append(step))
+        result = self.ask(tmp_path, None, lambda *step: seen.append(step))
         require(is_dataclass(result), f"run: expected a frozen dataclass, got {type(result).__name__}")
         late = [step for step in seen if step[1] and step[0] > step[1]]
         require(not late, f"progress: {late[:1]} is past its total")
         self.check(result)
 
     def test_same_question_same_answer(self, tmp_path: Path) -> None:
-        first, second = (self.essence(self.ask(tmp_path, choose())) for _ in range(2))
+        first, second = (self.essence(self.ask(tmp_path, None)) for _ in range(2))
         require(first == second, f"run: two runs gave different results, {first} and {second}")
 
     def test_lives_with_undecided_answers(self, tmp_path: Path) -> None:
         """Where no query is decided, the estimator still ends, with a result that claims nothing."""
-        self.ask(tmp_path, single(Clueless()))
+        self.ask(tmp_path, single_verifier(Clueless()))
 
     def ask(
-        self, folder: Path, portfolio: Portfolio, progress: Callable[[int, int, str], None] | None = None
+        self,
+        folder: Path,
+        portfolio: Portfolio | None,
+        progress: Callable[[int, int, str], None] | None = None,
     ) -> Any:
         """Run the estimator on the request, in this process."""
         made = type(self).make()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from verifolio.model.answer import Outcome, Verdict
 from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.plugin.evidence import Evidence
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.run.budget import Budget
 from verifolio.testing.corpus import EXAMPLES, Example, at_least, random_examples
@@ -205,7 +205,7 @@ class VerifierConformance:
         def check(x: NDArray[np.float64]) -> bool:
             return any(miss(p, x) <= 0 for p in problems)
 
-        return Context(budget, Evidence(), installed().all_bounders(), check=check)
+        return Context(budget, Evidence(), current_plugins().all_bounders(), check=check)
 
     def check(self, verifier: Verifier, example: Example, trial: Trial) -> None:
         """No wrong answer, no false claim, no crash; and a decision where one is due."""

@@ -45,6 +45,8 @@ def audited(claim: Outcome, unsat: Trust, problem: Problem, context: Context, se
         return claim
     if unsat != "trusted":
         return replace(claim, verdict=Verdict.UNKNOWN, reason="says unsat, which is not trusted")
+    if seconds <= 0:
+        context.warn("unsat is another tool's claim, which nothing has attacked; set audit_seconds above 0")
     point = _refute(problem, context, seconds) if seconds > 0 else None
     return claim if point is None else replace(claim, point=point)
 
@@ -111,10 +113,12 @@ def refutes_exactly(problem: Problem, x: Array) -> bool:
 def print_margins(bounder: str, networks: Sequence[str], prop: str) -> None:
     """The least margin that a bounder claims for every input region of a property; positive is a proof."""
     from verifolio.model.query import Query
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
     problems = Query.from_files([*networks], prop).problems
-    for problem, bounds in zip(problems, installed().all_bounders()[bounder].bound(problems), strict=True):
+    for problem, bounds in zip(
+        problems, current_plugins().all_bounders()[bounder].bound(problems), strict=True
+    ):
         sys.stdout.write(f"{bounds.least_margin(problem)}\n")
 
 

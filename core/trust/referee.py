@@ -32,7 +32,7 @@ class Rejection:
     margins: tuple[float, ...] = ()
 
 
-def judge(query: Query, x: NDArray[np.floating]) -> Witness | Rejection:
+def judge_counterexample(query: Query, x: NDArray[np.floating]) -> Witness | Rejection:
     """A validated witness near x, or why there is none: replay, then the exact evaluation."""
     found = replay(query, x)
     return confirm(query, found) if isinstance(found, Witness) else found

@@ -24,3 +24,8 @@ def register_bounders(registry: Registry[Bounder]) -> None:
     from .bounder import AutoLirpaBounder
 
     registry.add(AutoLirpaBounder)
+
+
+@hookimpl
+def register_packages(packages: set[str]) -> None:
+    packages |= {"auto_LiRPA"}

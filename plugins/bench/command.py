@@ -141,11 +141,8 @@ def run_key(oracle: Oracle) -> str:
 
     Cores are left out: who continues with more or fewer jobs should find what was decided.
     """
-    from verifolio.portfolio.tree import default_key
-
     s = oracle.settings
-    key = oracle.portfolio.key if oracle.portfolio is not None else default_key()
-    return f"{key}:{s.seed}:{s.memory}:{s.device}"
+    return f"{oracle.portfolio_key}:{s.seed}:{s.memory}:{s.device}"
 
 
 def finish(

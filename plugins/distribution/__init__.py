@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from verifolio.plugin.estimator import Estimator
     from verifolio.plugin.registry import Registry
+    from verifolio.plugin.section import Section
 
 
 @hookimpl
@@ -20,6 +21,14 @@ def register_estimators(registry: Registry[Estimator]) -> None:
     from .grid_search import Binary, KBinary
 
     for cls in (Bracket, Binary, KBinary, Closest):
+        registry.add(cls)
+
+
+@hookimpl
+def register_sections(registry: Registry[Section]) -> None:
+    from .report import SECTIONS
+
+    for cls in SECTIONS:
         registry.add(cls)
 
 

@@ -14,7 +14,7 @@ from verifolio.model.query import Query
 from verifolio.plugin.estimator import Estimator, Progress, silent
 from verifolio.properties.verdict import follow
 from verifolio.solve.oracle import Oracle
-from verifolio.trust.referee import Rejection, judge
+from verifolio.trust.referee import Rejection, judge_counterexample
 
 from .closest import MINIMISE, ask_closest
 from .look import SQUEEZE, look, seed_of
@@ -126,7 +126,7 @@ class _Bracketing:
         for step in sorted(known, key=lambda s: s.distance or 0.0):
             if step.witness is None:
                 continue
-            witness = judge(self.family.candidate_query(step.witness), step.witness)
+            witness = judge_counterexample(self.family.candidate_query(step.witness), step.witness)
             if not isinstance(witness, Rejection):
                 self._take(replace(step, distance=self.family.distance(witness.x), witness=witness.x))
                 self._share(witness)

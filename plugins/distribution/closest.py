@@ -75,7 +75,7 @@ def chosen(oracle: Oracle) -> Choice | Verifier | None:
     if not members:
         return None
     for member in members:
-        cls = class_of(member)
+        cls = class_of(member, oracle.plugins)
         if cls is not None and cls.can_minimise:
             return member
     names = ", ".join(m.name for m in members)

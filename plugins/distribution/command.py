@@ -236,14 +236,11 @@ def identified(setting: Setting, oracle: Oracle) -> Setting:
     """The setting with what decides the answers: another portfolio or seed is another run."""
     from dataclasses import replace
 
-    from verifolio.portfolio.tree import default_key
-
     from .closest import chosen
 
     if setting.search == "closest":
         chosen(oracle)  # says at once that nobody minimises
-    key = oracle.portfolio.key if oracle.portfolio is not None else default_key()
-    return replace(setting, portfolio=f"{key}:{oracle.settings.seed}")
+    return replace(setting, portfolio=f"{oracle.portfolio_key}:{oracle.settings.seed}")
 
 
 def finish(rows: list[Row], setting: Setting, as_json: bool, csv: str) -> None:
@@ -296,6 +293,12 @@ def report(
         float,
         typer.Option(help="The grid's step, for tables that do not name their time-outs; 0: the run's."),
     ] = 0.0,
+    section: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Only this section; repeat for more (statistics, pictures, comparisons, or a plugin's)."
+        ),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Statistics and pictures of stored distributions: one self-contained page."""
@@ -307,7 +310,7 @@ def report(
     paths = [Path(s) for s in sources]
     rows, known_step = load_rows(paths, run)
     radii = parse_numbers(thresholds, "--thresholds")
-    made = build_report(rows, Path(out), radii, step or known_step, load_costs(paths))
+    made = build_report(rows, Path(out), radii, step or known_step, load_costs(paths), section or ())
     if as_json:
         say_json(made.as_dict())
     else:

@@ -7,7 +7,7 @@ import html
 from collections.abc import Sequence
 from pathlib import Path
 
-from .tables import Table
+from verifolio.plugin.section import Table
 
 STYLE = (
     "body{font:15px/1.45 system-ui,sans-serif;margin:2em auto;max-width:66em;padding:0 1em;color:#222}"

@@ -11,6 +11,7 @@ from typing import Any
 
 from verifolio.errors import InputError
 from verifolio.files.names import safe_name
+from verifolio.plugin.section import Content, Material, Section, Table
 
 from . import figures, figures_between
 from .costs import SearchCost, search_costs
@@ -26,8 +27,9 @@ from .statistics import (
 )
 from .summary import summarise
 from .table import Row, read_csv, write_lines
-from .tables import Group, Table, make_tables
+from .tables import Group, make_tables
 
+REPORT = "distribution"
 SQLITE = b"SQLite format 3\x00"
 
 
@@ -118,23 +120,87 @@ class Report:
         }
 
 
+@dataclass(frozen=True, eq=False)
+class DistributionMaterial(Material):
+    """What our own sections are made of, beside the records."""
+
+    rows: Sequence[Row]
+    parts: dict[str, list[Row]]
+    radii: tuple[float, ...]
+    groups: tuple[Group, ...]
+    splits: tuple[TwoSamples, ...]
+    correlations: dict[str, tuple[list[str], Any]]
+    costs: tuple[SearchCost, ...]
+
+
+class Statistics(Section):
+    """Every table."""
+
+    name, report = "statistics", REPORT
+
+    def make(self, material: DistributionMaterial) -> Content:
+        return Content(tuple(make_tables(material.groups, material.splits, material.costs)))
+
+
+class Pictures(Section):
+    """Pictures of single distributions."""
+
+    name, report = "pictures", REPORT
+
+    def make(self, material: DistributionMaterial) -> Content:
+        m = material
+        return Content(pictures=tuple(_draw(m.parts, m.radii, m.correlations, m.folder)))
+
+
+class Comparisons(Section):
+    """Pictures that need two networks, two splits or a store."""
+
+    name, report = "comparisons", REPORT
+
+    def make(self, material: DistributionMaterial) -> Content:
+        m = material
+        return Content(pictures=tuple(_draw_between(m.rows, m.correlations, m.costs, m.folder)))
+
+
+SECTIONS = (Statistics, Pictures, Comparisons)
+
+
+def find_sections(names: Sequence[str]) -> list[Section]:
+    """Sections by name, from any plugin; ours where none is named."""
+    from verifolio.plugin.manager import current_plugins
+
+    found = [current_plugins().sections.get(name) for name in names] if names else SECTIONS
+    for cls in found:
+        if cls.report != REPORT:
+            raise InputError("--section", f"a section of the report {REPORT}", f"{cls.name} of {cls.report}")
+    return [cls() for cls in found]
+
+
 def build_report(
     rows: Sequence[Row],
     out: Path,
     thresholds: Sequence[float] = (),
     step: float = 0.0,
     costs: Sequence[SearchCost] = (),
+    sections: Sequence[str] = (),
 ) -> Report:
     """Compute everything, draw everything, write `out/index.html` and every table as `out/NAME.csv`."""
+    chosen = find_sections(sections)
     parts = group_rows(rows)
     radii = tuple(thresholds) or default_radii(rows)
     groups = tuple(_group(name, part, radii, step) for name, part in parts.items())
     splits, correlations = _between_splits(rows), _correlations(rows)
-    pictures = [*_draw(parts, radii, correlations, out), *_draw_between(rows, correlations, costs, out)]
-    tables = tuple(make_tables(groups, splits, costs))
+    records = [asdict(r) | {"status": r.status.value, "gap": r.gap} for r in rows]
+    material = DistributionMaterial(
+        records, out, rows, parts, radii, groups, splits, correlations, tuple(costs)
+    )
+    made = [section.make(material) for section in chosen]
+    tables = tuple(table for content in made for table in content.tables)
+    pictures = [picture for content in made for picture in content.pictures]
     for table in tables:
         write_lines(out / f"{table.name}.csv", table.columns, table.rows)
     page = out / "index.html"
+    page.parent.mkdir(parents=True, exist_ok=True)
     page.write_text(make_page(tables, pictures))
     shown = tuple(p for _, p in pictures)
     return Report(page, groups, splits, correlations, shown, tables, tuple(costs))

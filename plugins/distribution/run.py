@@ -21,14 +21,14 @@ from verifolio.model.answer import Answer, Verdict, Witness
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.data_source import Dataset
 from verifolio.plugin.estimator import Estimator
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.options import split_pairs
 from verifolio.plugin.property import Growth, Property, check_networks
-from verifolio.plugin.registry import installed
 from verifolio.properties.file import choose_property
 from verifolio.properties.verdict import Finding
 from verifolio.properties.verdict import Status as Decided
 from verifolio.solve.oracle import Oracle
-from verifolio.trust.referee import judge
+from verifolio.trust.referee import judge_counterexample
 
 from .bracket import BracketOptions
 from .family import Family, per_input
@@ -75,7 +75,7 @@ class Setting:
         return hashlib.sha256(text.encode()).hexdigest()[:16]
 
     def estimator(self) -> Estimator:
-        cls = installed().estimators.get(self.search)
+        cls = current_plugins().estimators.get(self.search)
         return cls(cls.Options(k=self.k)) if self.search == "k-binary" else cls()
 
 
@@ -266,7 +266,7 @@ class Distribution:
             return []
         top = min(self.setting.largest or math.inf, family.largest)
         for x in self.ledger.old_witnesses(family.key):
-            found = judge(family.candidate_query(x), x)
+            found = judge_counterexample(family.candidate_query(x), x)
             if isinstance(found, Witness) and family.distance(found.x) <= top:
                 answer = Answer(Verdict.SAT, "store", "a stored witness, replayed", found)
                 return [make_step(family, top, Finding(Decided.REFUTED, answer), 0.0, 0.0, KNOWN)]

@@ -24,7 +24,7 @@ from verifolio.run.budget import Budget
 from verifolio.solve.attempt import Found
 from verifolio.trust.audit import SHARE, refuting_candidates
 from verifolio.trust.conflict import BOUNDER
-from verifolio.trust.referee import confirm, judge, replay
+from verifolio.trust.referee import confirm, judge_counterexample, replay
 
 from .family import Family
 
@@ -153,7 +153,7 @@ class _Side:
 
     def refute(self, radius: float, point: Array, prover: str) -> None:
         """Bounds claimed this radius; the driver hears of a point that replays in it."""
-        found = judge(self.family.query(radius), point)
+        found = judge_counterexample(self.family.query(radius), point)
         if isinstance(found, Witness):
             self.link.send(FalseProof(found, True, self.place, radius, prover))
 
@@ -197,9 +197,9 @@ class _Squeeze:
         return [side.squeezed(reason) for side in self.sides]
 
     def _bounder(self) -> Bounder | None:
-        from verifolio.plugin.registry import installed
+        from verifolio.plugin.manager import current_plugins
 
-        return installed().all_bounders().best(self.sides[0].proved, at_most=CHEAP)
+        return current_plugins().all_bounders().best(self.sides[0].proved, at_most=CHEAP)
 
     def _approach(self) -> None:
         """The attack that minimises distances; it knows the maximum norm only."""

@@ -6,11 +6,11 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from verifolio.plugin.section import Cells, Table
+
 from .costs import SearchCost
 from .statistics import AtRadius, LogNormal, Rounding, TwoSamples
 from .summary import Summary
-
-Cells = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -28,16 +28,6 @@ class Group:
     @property
     def network(self) -> str:
         return self.summary.network.removesuffix(".onnx")
-
-
-@dataclass(frozen=True)
-class Table:
-    """A name for its file, a title, columns, and rows of text."""
-
-    name: str
-    title: str
-    columns: Cells
-    rows: tuple[Cells, ...]
 
 
 def make_tables(

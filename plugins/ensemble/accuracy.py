@@ -17,13 +17,13 @@ from verifolio.model.problem import Problem
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.estimator import Progress, silent
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.property import Reference
-from verifolio.plugin.registry import installed
 from verifolio.run.budget import Budget
 from verifolio.solve.oracle import Oracle
 from verifolio.trust.audit import SHARE, refuting_candidates
 from verifolio.trust.conflict import BOUNDER, meet_proof
-from verifolio.trust.referee import judge, replay
+from verifolio.trust.referee import judge_counterexample, replay
 
 from .joint import average_query
 from .ledger import Fact, Ledger, set_key
@@ -165,7 +165,7 @@ class _Work:
             todo = self.open(e)
             if not todo or self.stop():
                 continue
-            bounder = installed().all_bounders().best(self.problem(todo[0]), at_most=10)
+            bounder = current_plugins().all_bounders().best(self.problem(todo[0]), at_most=10)
             if bounder is None:
                 return
             began = time.monotonic()
@@ -176,7 +176,7 @@ class _Work:
             for i, k in enumerate(done):
                 if i not in wrong:
                     self.settle(k, Verdict.UNSAT, "bounds")
-                elif isinstance(found := judge(self.queries[k], wrong[i]), Witness):
+                elif isinstance(found := judge_counterexample(self.queries[k], wrong[i]), Witness):
                     meet_proof(self.queries[k], found, f"{BOUNDER}{bounder.name}")
 
     def verify(self, progress: Progress) -> None:

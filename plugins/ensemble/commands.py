@@ -244,7 +244,8 @@ class Limits:
             executor=self.executor,
             workers=self.workers,
         ) as oracle:
-            oracle.portfolio = oracle.portfolio or after_attacks(norm)
+            if not (self.verifier or self.portfolio):
+                oracle.portfolio = after_attacks(norm)
             yield oracle
 
 

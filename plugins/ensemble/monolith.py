@@ -22,7 +22,7 @@ from verifolio.encode.model import Model, ModelBuilder, diagonal
 from verifolio.encode.rows import encode
 from verifolio.errors import InputError
 from verifolio.model.problem import Problem
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.run.budget import Budget
 from verifolio.vnnlib import make_rows
 
@@ -71,7 +71,7 @@ def make_part(survey: Survey, spot: int) -> Part:
         groups.append(make_rows([({first + label: 1.0, first + w: -1.0}, 0.0) for w in wrong]))
         first += network.output_size
     problem = Problem(graph, place.domain, tuple(groups))
-    bounder = installed().all_bounders().best(problem)
+    bounder = current_plugins().all_bounders().best(problem)
     known = None if bounder is None else bounder.bound([problem])[0]
     encoding = encode(graph, place.domain, known)
     parts = [row_expression(encoding, rows) for rows in groups]

@@ -19,7 +19,7 @@ from verifolio.model.problem import Problem
 from verifolio.model.query import product_graph
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.bounder import Bounder
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.run.budget import Budget
 from verifolio.trust.audit import refuting_candidates
 from verifolio.trust.conflict import BOUNDER
@@ -39,7 +39,7 @@ class Prover:
 
     def __init__(self, networks: Sequence[Network]) -> None:
         self.networks = list(networks)
-        self._bounders = installed().all_bounders()
+        self._bounders = current_plugins().all_bounders()
         self._graphs: dict[int, Graph] = {}
 
     def graph(self, mask: int) -> Graph:

@@ -17,7 +17,7 @@ from verifolio.onnx_import.network import Network
 from verifolio.solve.oracle import Oracle
 from verifolio.trust.audit import SHARE
 from verifolio.trust.conflict import meet_proof
-from verifolio.trust.referee import confirmed, judge
+from verifolio.trust.referee import confirmed, judge_counterexample
 
 from .falsify import Falsifier, Method, Plan, Task
 from .joint import JointOptions, SimultaneousMisclassification
@@ -125,7 +125,7 @@ class Survey:
     def _contradicted(self, spot: int, proofs: list[int], point: Float32) -> None:
         """A witness meets a proof: an alarm if exact arithmetic confirms it, a tie of rounding otherwise."""
         for mask in proofs:
-            found = judge(self.query(spot, mask), point)
+            found = judge_counterexample(self.query(spot, mask), point)
             if isinstance(found, Witness) and confirmed(found):
                 names = ", ".join(self.networks[c].path.name for c in members(mask))
                 raise SoundnessAlarm(f"a proof that {names} cannot be fooled together meets a witness")
@@ -201,7 +201,7 @@ class Survey:
         wrong = self.prover.refuting_candidates([self.spots[j] for j in places], mask, seconds)
         for k, x in wrong.items():
             query = self.query(places[k], mask)
-            found = judge(query, x)
+            found = judge_counterexample(query, x)
             if isinstance(found, Witness):
                 meet_proof(query, found, self.prover.name(self.spots[places[k]], mask))
                 self.tally.numerical += 1

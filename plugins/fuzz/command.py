@@ -148,11 +148,11 @@ def _kinds(chosen: list[str] | None) -> tuple[Kind, ...]:
 
 
 def _asked_verifiers(names: list[str] | None, timeout: float, seed: int) -> AskedVerifiers:
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
     from .examine import AskedVerifiers
 
-    plugins = installed()
+    plugins = current_plugins()
     complete = [cls for cls in plugins.verifiers.usable().values() if cls.can_prove]
     classes = [plugins.verifiers.get(n) for n in names] if names else complete
     bounders = tuple(plugins.all_bounders().values())
@@ -161,11 +161,11 @@ def _asked_verifiers(names: list[str] | None, timeout: float, seed: int) -> Aske
 
 def _asked_members(names: list[str] | None, seconds: float, seed: int) -> AskedMembers:
     """Every verifier that proves, with each of its choices, or those named; and every bounder."""
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
     from .wrong_claims import AskedMembers, variants
 
-    plugins = installed()
+    plugins = current_plugins()
     complete = [cls for cls in plugins.verifiers.usable().values() if cls.can_prove]
     classes = [plugins.verifiers.get(n) for n in names] if names else complete
     members = tuple(member for cls in classes for member in variants(cls))

@@ -27,7 +27,7 @@ from verifolio.solve.attempt import AttemptTask, Report, run_attempt
 from verifolio.testing.generate import Generated, write_problem
 from verifolio.testing.regions import TooManyRegions, true_margin
 from verifolio.testing.trial import attained_margin
-from verifolio.trust.referee import confirmed, judge
+from verifolio.trust.referee import confirmed, judge_counterexample
 
 Array = NDArray[np.float64]
 SAMPLES = 8
@@ -117,7 +117,7 @@ def _known_witness(query: Query, made: Generated, reports: dict[str, Report]) ->
         if report.witness is not None and confirmed(report.witness):
             return name
     if made.expected is Verdict.SAT and made.point is not None:
-        found = judge(query, made.point)
+        found = judge_counterexample(query, made.point)
         if isinstance(found, Witness) and confirmed(found):
             return "enumeration"
     return None

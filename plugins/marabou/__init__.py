@@ -16,3 +16,8 @@ def register_verifiers(registry: Registry[Verifier]) -> None:
     from .verifier import Marabou
 
     registry.add(Marabou)
+
+
+@hookimpl
+def register_packages(packages: set[str]) -> None:
+    packages |= {"maraboupy"}

@@ -16,3 +16,8 @@ def register_verifiers(registry: Registry[Verifier]) -> None:
     from .verifier import Milp
 
     registry.add(Milp)
+
+
+@hookimpl
+def register_packages(packages: set[str]) -> None:
+    packages |= {"highspy", "gurobipy"}

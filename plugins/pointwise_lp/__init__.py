@@ -17,3 +17,8 @@ def register_verifiers(registry: Registry[Verifier]) -> None:
 
     registry.add(PointwiseLp)
     registry.add(Lbfgs)
+
+
+@hookimpl
+def register_packages(packages: set[str]) -> None:
+    packages |= {"highspy"}

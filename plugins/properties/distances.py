@@ -136,7 +136,7 @@ class Lipschitz(FormulaProperty):
             if answer.witness is None:
                 return None
             point = answer.witness.x.astype(np.float64)
-            witness = referee.judge(self.candidate_query(networks, known, point), point)
+            witness = referee.judge_counterexample(self.candidate_query(networks, known, point), point)
             if isinstance(witness, Witness):
                 flags = witness.flags
                 return Answer(Verdict.SAT, answer.verifier, witness=witness, flags=flags, seconds=seconds)

@@ -16,3 +16,8 @@ def register_executors(registry: Registry[Executor]) -> None:
     from verifolio.plugins.ray.executor import RayExecutor
 
     registry.add(RayExecutor)
+
+
+@hookimpl
+def register_packages(packages: set[str]) -> None:
+    packages |= {"ray"}

@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from queue import SimpleQueue
 
+import verifolio
 from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network
 from verifolio.plugins.ray.parcel import Delivery, run_delivery
 from verifolio.run import Job, Limits, Link, Pool, Result, Ticket
-from verifolio.storage.versions import versions
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Host:
         import ray
 
         identity = ray.get_runtime_context().get_node_id()
-        return Hello(identity, platform.node(), os.getpid(), versions()["verifolio"])
+        return Hello(identity, platform.node(), os.getpid(), verifolio.__version__)
 
     def lacks(self, networks: Sequence[Network]) -> list[str]:
         """The hashes of the networks that are not on this node under the driver's path."""

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
+import verifolio
 from verifolio.plugins.ray.host import Hello, Host
 from verifolio.plugins.ray.parcel import Parcel
 from verifolio.run import End, Job, Result, SendError
 from verifolio.run.wire import unpack
-from verifolio.storage.versions import versions
 
 SPARE = 8  # calls that a host answers beside its jobs
 
@@ -62,7 +62,7 @@ class Place:
             hello: Hello = self._ray.get(self._actor.hello.remote())
         except self._ray.exceptions.RayError as error:
             return _brief(error)
-        ours = versions()["verifolio"]
+        ours = verifolio.__version__
         if hello.version != ours:
             return f"expected verifolio {ours} on node {hello.node}, got {hello.version}; install the same"
         self.node = hello.identity

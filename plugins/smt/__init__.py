@@ -16,3 +16,8 @@ def register_verifiers(registry: Registry[Verifier]) -> None:
     from .verifier import Smt
 
     registry.add(Smt)
+
+
+@hookimpl
+def register_packages(packages: set[str]) -> None:
+    packages |= {"z3-solver"}

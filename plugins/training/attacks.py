@@ -3,37 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from verifolio.plugin.property import Points, Property, Reference
+from verifolio.plugin.property import Points, Property
+from verifolio.plugin.regime import BatchBall as Ball
 
 Box = tuple[Tensor, Tensor]
 Objective = Callable[[Tensor], Tensor]
-
-
-@dataclass(frozen=True)
-class Ball:
-    """The maximum-norm ball of a radius, cut with the legal range."""
-
-    epsilon: float
-    low: float = 0.0
-    high: float = 1.0
-
-    def box(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return (x - self.epsilon).clamp_min(self.low), (x + self.epsilon).clamp_max(self.high)
-
-    def uniform(self, x: Tensor, random: torch.Generator) -> Tensor:
-        return uniform(self.box(x), random)
-
-    def reference(self, image: Tensor, label: int) -> Reference:
-        """What a property is about at one image."""
-        flat = image.detach().double().numpy().ravel()
-        return Reference(flat, label, self.epsilon, lower=self.low, upper=self.high)
 
 
 def uniform(box: Box, random: torch.Generator) -> Tensor:

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 Arch = Annotated[str, typer.Option(help="A preset such as mnist-nn, or dense:100,50.")]
 Data = Annotated[str, typer.Option(help="NAME[:SPLIT] or a file; the train split of a name by default.")]
 RegimeName = Annotated[
-    str, typer.Option(help="baseline, augment, adversarial, constraint, certified or finetune.")
+    str,
+    typer.Option(help="baseline, augment, adversarial, constraint, certified, finetune, or a plugin's."),
 ]
 AttackName = Annotated[
     str,
@@ -64,6 +65,7 @@ def train(
     start: Annotated[str, typer.Option(help="Start from these weights (npz).")] = "",
     weights: Annotated[str, typer.Option(help="Also save the weights (npz).")] = "",
     test: Annotated[str, typer.Option(help="Test data; the test split of a name by default.")] = "",
+    regime_option: Annotated[list[str] | None, typer.Option(help="An option of the regime.")] = None,
     legal: Range = "0,1",
     layout: Layout = "",
     seed: Seed = 0,
@@ -78,16 +80,12 @@ def train(
     from .setup import Choices
     from .trainer import Schedule
 
-    options = tuple(option or ())
-    choices = Choices(
-        *(regime, epsilon, attack, steps, property_name, options, alpha, beta, bounder, share, copies),
-        *parse_range(legal),
-    )
-    plan = Schedule(epochs, rate, batch, seed=seed)
-    rest = Rest(
-        rounds, points, tuple(attack_option or ()), attack_timeout, at(executor, address), start, weights
-    )
-    learn, check = split_data(data, test, limit, layout, parse_range(legal))
+    options, legal_range = tuple(option or ()), parse_range(legal)
+    chosen = (regime, epsilon, attack, steps, property_name, options, alpha, beta, bounder, share, copies)
+    choices = Choices(*chosen, *legal_range, tuple(regime_option or ()))
+    plan, place, given = Schedule(epochs, rate, batch, seed=seed), at(executor, address), attack_option or ()
+    rest = Rest(rounds, points, tuple(given), attack_timeout, place, start, weights)
+    learn, check = split_data(data, test, limit, layout, legal_range)
     result = train_network(arch, learn, check, choices, plan, rest, output, speaker(quiet or as_json))
     show(result, as_json, choices)
 
@@ -144,12 +142,12 @@ def run_regime(
     from verifolio.properties.file import choose_property
 
     from .counterexamples import Hunt, finetune
-    from .setup import make_regime
+    from .setup import FINETUNE, make_regime
     from .trainer import fit, tensors
 
     x, y = tensors(learn)
     regime = make_regime(choices)
-    if choices.regime != "finetune":
+    if choices.regime != FINETUNE:
         fit(model, x, y, regime, plan, say)
         return {}
     given = split_pairs(rest.options)
@@ -167,9 +165,9 @@ def split_data(
 ) -> tuple[Dataset, Dataset]:
     """Training and test data; a set by name has both splits, a file is its own test unless told."""
     from verifolio.data import check_range, in_layout, load_data
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
-    named = data in installed().datasets
+    named = data in current_plugins().datasets
     learn = in_layout(load_data(f"{data}:train" if named else data), layout)
     check = in_layout(load_data(test or (f"{data}:test" if named else data)), layout)
     if limit:

@@ -16,12 +16,12 @@ from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.choice import Choice
 from verifolio.plugin.property import Property
-from verifolio.portfolio.tree import single
+from verifolio.plugin.regime import Regime
+from verifolio.portfolio.tree import single_verifier
 from verifolio.properties.verdict import decide_many
 from verifolio.solve.oracle import Oracle
 
 from .attacks import Ball
-from .regimes import Regime
 from .trainer import Say, Schedule, fit
 
 
@@ -70,7 +70,7 @@ def hunt(model: nn.Sequential, x: Tensor, y: Tensor, prop: Property, plan: Hunt)
             predicted = torch.cat([model(p).argmax(1) for p in torch.split(x, 512)])
         around = [plan.ball.reference(a, int(label)) for a, label in zip(x, predicted, strict=True)]
         points, labels = [], []
-        chosen = single(plan.falsifier, plan.options)
+        chosen = single_verifier(plan.falsifier, plan.options)
         with Oracle(chosen, plan.executor, infer=False, timeout=plan.timeout, seed=plan.seed) as oracle:
             found = sorted(decide_many(oracle, prop, [network], around), key=lambda pair: pair[0])
         for k, finding in found:

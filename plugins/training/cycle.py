@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from verifolio.onnx_import.network import Network
     from verifolio.plugin.data_source import Dataset
     from verifolio.plugin.property import Property
+    from verifolio.plugin.regime import Regime
     from verifolio.solve.oracle import Oracle
 
     from .attacks import Ball
     from .counterexamples import Hunt
-    from .regimes import Regime
     from .trainer import Say, Schedule
 
 

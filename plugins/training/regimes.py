@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import ClassVar
+from dataclasses import dataclass
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +13,7 @@ from torch.nn import functional
 from verifolio.errors import InputError
 from verifolio.plugin.bounder import Bounder
 from verifolio.plugin.property import Property
+from verifolio.plugin.regime import Regime
 
 from .attacks import Ball, fgsm, pgd, plain_fgsm, points_of, violate
 
@@ -21,39 +22,28 @@ Reference = Callable[[Tensor, Tensor], nn.Module]
 
 
 @dataclass(frozen=True)
-class Regime:
-    """Cross-entropy on the data as they are; subclasses change the data or the loss."""
+class Baseline(Regime):
+    """Cross-entropy on the data as they are."""
 
     name: ClassVar[str] = "baseline"
-    ball: Ball = field(default_factory=lambda: Ball(0.1))
-
-    def prepare(self, x: Tensor, y: Tensor, random: torch.Generator, ordinary: Reference) -> Pair:
-        """The training set; `ordinary(x, y)` trains a network of the same kind by cross-entropy alone."""
-        return x, y
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor, part: float, random: torch.Generator) -> Tensor:
-        """The loss of a batch; `part` of the training is done (0 to 1)."""
         return functional.cross_entropy(model(x), y)
 
 
 @dataclass(frozen=True)
-class Baseline(Regime):
-    """Cross-entropy."""
-
-
-@dataclass(frozen=True)
-class Augment(Regime):
+class Augment(Baseline):
     """Each image joined by `copies` more from its ball: uniform ones, or one gradient step away.
 
     The gradient steps are those of an ordinary network trained on the same training images.
     """
 
     name: ClassVar[str] = "augment"
-    kind: str = "uniform"
+    attack: Literal["uniform", "fgsm"] = "uniform"
     copies: int = 2
 
     def prepare(self, x: Tensor, y: Tensor, random: torch.Generator, ordinary: Reference) -> Pair:
-        if self.kind == "uniform":
+        if self.attack == "uniform":
             more = [self.ball.uniform(x, random) for _ in range(self.copies)]
         else:
             model = ordinary(x, y)
@@ -71,14 +61,14 @@ class Adversarial(Regime):
     """
 
     name: ClassVar[str] = "adversarial"
-    attack: str = "pgd"
+    attack: Literal["fgsm", "pgd", "property"] = "pgd"
     steps: int = 10
     ramp: float = 0.3
     prop: Property | None = None
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor, part: float, random: torch.Generator) -> Tensor:
         ball = grown(self.ball, part, self.ramp)
-        if self.prop is not None:
+        if self.attack == "property" and self.prop is not None:
             worst = violate(self.prop, model, x, y, ball, random, self.steps)
             return functional.cross_entropy(model(worst), y)
         if self.attack == "fgsm":
@@ -113,6 +103,10 @@ class Certified(Regime):
     bounder: Bounder | None = None
     share: float = 0.7
     ramp: float = 0.6
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.share <= 1:
+            raise InputError("--share", "a number from 0 to 1", repr(self.share))
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor, part: float, random: torch.Generator) -> Tensor:
         if self.bounder is None:

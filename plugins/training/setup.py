@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields
 from pathlib import Path
 
 import numpy as np
@@ -16,11 +16,12 @@ from verifolio.files.arrays import read_arrays
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.bounder import Bounder
 from verifolio.plugin.property import Property
+from verifolio.plugin.regime import Regime
 
 from .attacks import Ball
-from .regimes import Adversarial, Augment, Baseline, Certified, Constraint, Regime
+from .regimes import Baseline
 
-REGIMES = ("baseline", "augment", "adversarial", "constraint", "certified", "finetune")
+FINETUNE = "finetune"  # rounds of attack and training, whose loss is the baseline's
 CLOSE = 1e-5
 
 
@@ -41,6 +42,7 @@ class Choices:
     copies: int = 2
     low: float = 0.0
     high: float = 1.0
+    more: tuple[str, ...] = ()  # options of the regime, key=value
 
     def ball(self) -> Ball:
         if not (np.isfinite(self.epsilon) and self.epsilon >= 0):
@@ -50,21 +52,18 @@ class Choices:
 
 def make_regime(c: Choices) -> Regime:
     """The regime that the choices describe; `finetune` starts as the baseline."""
-    ball = c.ball()
-    if c.regime in ("baseline", "finetune"):
-        return Baseline(ball)
-    if c.regime == "augment":
-        return Augment(ball, _one_of("--attack", c.attack or "uniform", ("uniform", "fgsm")), c.copies)
-    if c.regime == "adversarial":
-        attack = _one_of("--attack", c.attack or "pgd", ("fgsm", "pgd", "property"))
-        return Adversarial(ball, attack, c.steps, prop=_property(c) if attack == "property" else None)
-    if c.regime == "constraint":
-        return Constraint(ball, _property(c), c.alpha, c.beta, c.steps)
-    if c.regime == "certified":
-        if not 0 <= c.share <= 1:
-            raise InputError("--share", "a number from 0 to 1", repr(c.share))
-        return Certified(ball, find_bounder(c.bounder), c.share)
-    raise InputError("--regime", f"one of {', '.join(REGIMES)}", repr(c.regime))
+    from verifolio.plugin.manager import current_plugins
+    from verifolio.plugin.options import build_options, split_pairs
+
+    known = current_plugins().regimes
+    if c.regime != FINETUNE and c.regime not in known:
+        names = ", ".join([*(r.name for r in known), FINETUNE])
+        raise InputError("--regime", f"one of {names}", repr(c.regime))
+    cls = Baseline if c.regime == FINETUNE else known.get(c.regime)
+    named = {f.name for f in fields(cls)} & FLAGS.keys()
+    given = {name: FLAGS[name](c) for name in sorted(named)} | {"ball": c.ball()}
+    given = {name: value for name, value in given.items() if value != ""}  # the regime's own default
+    return build_options(cls, given | split_pairs(c.more), f"regime {cls.name}")
 
 
 def _property(c: Choices) -> Property:
@@ -77,21 +76,28 @@ def _property(c: Choices) -> Property:
     return prop
 
 
-def _one_of(where: str, got: str, known: Sequence[str]) -> str:
-    if got not in known:
-        raise InputError(where, f"one of {', '.join(known)}", repr(got))
-    return got
-
-
 def find_bounder(name: str) -> Bounder:
     """A bounder that can be differentiated, by name."""
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
-    bounder = installed().bounders.get(name)()
+    bounder = current_plugins().bounders.get(name)()
     if not bounder.differentiable:
-        able = ", ".join(b.name for b in installed().bounders if b.differentiable)
+        able = ", ".join(b.name for b in current_plugins().bounders if b.differentiable)
         raise InputError("--bounder", f"a differentiable one: {able}", repr(name))
     return bounder
+
+
+# What fields of a regime get from the options of the command, by their names.
+FLAGS: Mapping[str, Callable[[Choices], object]] = {
+    "attack": lambda c: c.attack,
+    "steps": lambda c: c.steps,
+    "prop": _property,
+    "alpha": lambda c: c.alpha,
+    "beta": lambda c: c.beta,
+    "bounder": lambda c: find_bounder(c.bounder),
+    "share": lambda c: c.share,
+    "copies": lambda c: c.copies,
+}
 
 
 def save(model: nn.Sequential, path: Path, shape: tuple[int, ...]) -> float:

@@ -10,9 +10,10 @@ from torch import Tensor, nn
 
 from verifolio.errors import InputError
 from verifolio.plugin.data_source import Dataset
+from verifolio.plugin.regime import Regime
 
 from .attacks import Ball, pgd
-from .regimes import Baseline, Regime, label_rows
+from .regimes import Baseline, label_rows
 
 Say = Callable[[str], None]
 
@@ -134,9 +135,9 @@ def attacked_accuracy(
 @torch.no_grad()
 def certified_share(model: nn.Sequential, x: Tensor, y: Tensor, ball: Ball) -> float | None:
     """The share with positive interval margins, a rough lower bound; None where layers have no intervals."""
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
-    bounder = installed().all_bounders().get("interval")
+    bounder = current_plugins().all_bounders().get("interval")
     if bounder is None or not bounder.differentiable:
         return None
     try:

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.options import build_options
 from verifolio.plugin.property import Property
-from verifolio.plugin.registry import installed
 from verifolio.plugins.distribution.bracket import Bracket
 from verifolio.plugins.distribution.family import Family
 from verifolio.plugins.distribution.grid_search import Binary, KBinary
@@ -52,9 +52,9 @@ def _tests(registry: Any, base: type) -> dict[str, type]:
     return found
 
 
-globals().update(_tests(installed().verifiers, VerifierConformance))
-globals().update(_tests(installed().bounders, BounderConformance))
-globals().update(_tests(installed().properties, PropertyConformance))
+globals().update(_tests(current_plugins().verifiers, VerifierConformance))
+globals().update(_tests(current_plugins().bounders, BounderConformance))
+globals().update(_tests(current_plugins().properties, PropertyConformance))
 
 
 class TestVnnlibProperty(PropertyConformance):
@@ -68,7 +68,7 @@ class TestVnnlibProperty(PropertyConformance):
         lines += ["(assert (or (and (>= Y_0 Y_2) (>= Y_0 Y_1)) (and (>= Y_1 Y_2) (>= Y_1 Y_0))))"]
         path = tmp_path / "condition.vnnlib"
         path.write_text("\n".join(lines))
-        cls = installed().properties.get("vnnlib")
+        cls = current_plugins().properties.get("vnnlib")
         return cls(build_options(cls.Options, {"path": str(path)}, "vnnlib"))
 
 
@@ -110,4 +110,4 @@ class TestKBinaryEstimator(RadiusKit):
 
 @pytest.mark.parametrize("kind", ["verifiers", "bounders", "properties"])
 def test_something_is_installed(kind: str) -> None:
-    assert [c.name for c in getattr(installed(), kind)]
+    assert [c.name for c in getattr(current_plugins(), kind)]

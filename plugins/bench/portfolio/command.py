@@ -164,13 +164,12 @@ def show_command(
 
 
 def _portfolios(name: str) -> list[tuple[str, Portfolio]]:
-    """The portfolio of a file, or everything the default may be, with the condition of each."""
-    from verifolio.portfolio.file import read_portfolio
-    from verifolio.portfolio.tree import conditions
+    """The portfolio of a file, or everything that a chooser may give, with the condition of each."""
+    from verifolio.portfolio.chooser import find_portfolio
+    from verifolio.portfolio.tree import Portfolio
 
-    if name == "default":
-        return list(conditions())
-    return [("", read_portfolio(name))]
+    found = find_portfolio(name)
+    return [("", found)] if isinstance(found, Portfolio) else list(found.conditions())
 
 
 def _for_query(
@@ -179,12 +178,13 @@ def _for_query(
     """The portfolio for one query, and what each of its members says to it."""
     from verifolio.errors import VerifolioError
     from verifolio.model.query import Query
-    from verifolio.portfolio.file import read_portfolio
-    from verifolio.portfolio.tree import choose
+    from verifolio.portfolio.chooser import find_portfolio
+    from verifolio.portfolio.tree import Portfolio
     from verifolio.solve.survey import Missing, SurveyTask, survey
 
     query = Query.from_files([files[0]], files[1])
-    chosen = choose(query) if name == "default" else read_portfolio(name)
+    found = find_portfolio(name)
+    chosen = found if isinstance(found, Portfolio) else found.choose(query)
     said = survey(SurveyTask(query, chosen.members))
     if isinstance(said, VerifolioError):
         raise said

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from verifolio.plugin.choice import Choice
+from verifolio.portfolio.chooser import find_chooser
 from verifolio.portfolio.features import FEATURES
-from verifolio.portfolio.tree import Member, Portfolio, Race, Series, Stage, allot, conditions
+from verifolio.portfolio.tree import Member, Portfolio, Race, Series, Stage, allot
 
 from .runs import Configuration, Run, Source
 from .table import Table, decided, make_table, par2
@@ -58,9 +59,9 @@ def rows(stage: Stage, timeout: float, depth: int = 0, left: float | None = None
 
 def when(member: Member) -> str:
     """What the member is for, and why it would be passed over here."""
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
-    verifiers = installed().verifiers
+    verifiers = current_plugins().verifiers
     if member.name not in verifiers:
         return "not installed" + ("; passed over" if member.optional else "")
     cls = next(c for c in verifiers if c.name == member.name)
@@ -134,7 +135,7 @@ def with_defaults(table: Table) -> Table:
     Only this compares like with like: a measured portfolio had the machine of another hour.
     """
     others = {f"{name}, measured": times for name, times in table.others.items()}
-    for _, portfolio in conditions():
+    for _, portfolio in find_chooser().conditions():
         found = simulated(portfolio, table)
         if not isinstance(found, str):
             others[f"{portfolio.name}, computed"] = np.array(found[0])

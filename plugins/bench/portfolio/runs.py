@@ -103,11 +103,11 @@ def _read(text: str, source: Source) -> list[Run]:
 
 def parse_configuration(text: str, cores: int = 1) -> Configuration:
     """`crown` or `pgd:restarts=20,steps=100`; the verifier must be registered, though not usable here."""
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
     name, _, rest = text.partition(":")
-    if name not in installed().verifiers:
-        known = ", ".join(sorted(c.name for c in installed().verifiers))
+    if name not in current_plugins().verifiers:
+        known = ", ".join(sorted(c.name for c in current_plugins().verifiers))
         remedy = "write VERIFIER=FILE, or VERIFIER:OPTION=VALUE,...=FILE"
         raise InputError(text, f"a verifier ({known}) or {DEFAULT}", repr(name), remedy)
     options: dict[str, object] = {}

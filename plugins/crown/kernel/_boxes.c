@@ -25,7 +25,8 @@
 #define FAST
 #endif
 
-#define UNIT 1.1102230246251565e-16
+#define UNIT 1.1102230246251565e-16 /* 2^-53, the unit roundoff */
+#define MORE 64 /* roundings of single entries beside those of a sum: far more than there are */
 #define UNDERFLOW 1e-280 /* more than products below the normal numbers can add up to */
 
 typedef struct {
@@ -75,7 +76,7 @@ static void add_row(const Net *net, Scratch *s, int j, int m, int id, double c, 
 static void push_products(const Net *net, Scratch *s, int j, int neuron, int feature, double sign, double *bias,
                           double *error, int record) {
     int n = net->size[j] / 2;
-    double many = (net->features + 64) * UNIT;
+    double many = (net->features + MORE) * UNIT;
     for (int m = 0; m < n; m++) {
         double a = s->coef[feature + m];
         if (a == 0.0) continue;
@@ -95,7 +96,7 @@ static void push_products(const Net *net, Scratch *s, int j, int neuron, int fea
 static void push_back(const Net *net, Scratch *s, const int8_t *phase, int k, double sign, double *bias,
                       double *error, int record) {
     int neuron = 0, feature = net->inputs;
-    double many = (net->features + 64) * UNIT;
+    double many = (net->features + MORE) * UNIT;
     for (int j = 0; j < k; j++) feature += outputs(net, j, neuron), neuron += net->size[j];
     for (int j = k - 1; j >= 0; j--) {
         int n = net->size[j];
@@ -134,7 +135,7 @@ static double over_box(const double *coef, const double *lo, const double *hi, i
         total += term;
         size += fabs(term);
     }
-    *error += size * (n + 64) * UNIT + UNDERFLOW;
+    *error += size * (n + MORE) * UNIT + UNDERFLOW;
     return total;
 }
 
@@ -158,7 +159,8 @@ static void relax_product(Scratch *s, int u, int v, int equal) {
     s->base[u] = gap; /* an infinite interval makes the lines NaN or infinite: then the box stays open */
 }
 
-/* Bounds of every neuron that is not stable yet; sets phases and lines. */
+/* Bounds of every neuron that is not stable yet; sets phases and lines. `error` is itself a sum, of positive terms,
+ * which rounds by far less than a hundredth; the last additions round by a few units, of which MORE are charged. */
 static void bound_neurons(const Net *net, Scratch *s, int8_t *phase, const double *lo, const double *hi) {
     int id = 0, n = net->inputs;
     for (int k = 0; k + 1 < net->blocks; k++) {
@@ -168,7 +170,7 @@ static void bound_neurons(const Net *net, Scratch *s, int8_t *phase, const doubl
             load_row(net, s, k, m);
             push_back(net, s, phase, k, 1.0, &bias, &error, 0);
             double value = over_box(s->coef, lo, hi, n, &error);
-            double low = value + bias - error * 1.01 - fabs(bias) * 64 * UNIT;
+            double low = value + bias - error * 1.01 - fabs(bias) * MORE * UNIT;
             if (low == HUGE_VAL) low = -HUGE_VAL; /* an overflow proves nothing */
             if (low >= 0 && net->kind[id] == RELU) {
                 phase[id] = 1;
@@ -182,7 +184,7 @@ static void bound_neurons(const Net *net, Scratch *s, int8_t *phase, const doubl
                 s->coef[i] = -s->coef[i];
             }
             value = -over_box(s->coef, lo, hi, n, &error);
-            double up = value + bias + error * 1.01 + fabs(bias) * 64 * UNIT;
+            double up = value + bias + error * 1.01 + fabs(bias) * MORE * UNIT;
             if (up == -HUGE_VAL) up = HUGE_VAL;
             if (net->kind[id] != RELU) {
                 s->low[id] = low, s->up[id] = up;
@@ -194,6 +196,7 @@ static void bound_neurons(const Net *net, Scratch *s, int8_t *phase, const doubl
             }
             double slope = up / (up - low); /* NaN where a bound is infinite: then the box stays open */
             s->slope_up[id] = slope;
+            /* the chord must stay above the ReLU after rounding: the reserve is some units of either end */
             s->lift[id] = slope * (-low + 16 * UNIT * (up - low)) + 1e-300;
             s->slope_low[id] = up > -low ? 1.0 : 0.0;
             s->base[id] = up > -low ? -low : up;
@@ -204,7 +207,8 @@ static void bound_neurons(const Net *net, Scratch *s, int8_t *phase, const doubl
     }
 }
 
-/* Narrow a box to where row <= 0 can hold: coef . x + constant <= row, with minimum `bound` over the box. */
+/* Narrow a box to where row <= 0 can hold: coef . x + constant <= row, with minimum `bound` over the box. The quotient
+ * and the new end round by a unit or two each (1e-16); 1e-12 of it and nine units of the ends are added, outward. */
 static void contract(const double *coef, double bound, const double *lo, const double *hi, double *newlo,
                      double *newhi, int n) {
     for (int i = 0; i < n; i++) {
@@ -225,7 +229,7 @@ static void bound_rows(const Net *net, Scratch *s, const int8_t *phase, const do
         load_row(net, s, k, r);
         push_back(net, s, phase, k, 1.0, &bias, &error, 1);
         double value = over_box(s->coef, lo, hi, n, &error);
-        s->row_bound[r] = value + bias - error * 1.01 - fabs(bias) * 64 * UNIT;
+        s->row_bound[r] = value + bias - error * 1.01 - fabs(bias) * MORE * UNIT;
         if (s->row_bound[r] == HUGE_VAL) s->row_bound[r] = -HUGE_VAL;
         memcpy(s->row_coef + (size_t)r * n, s->coef, sizeof(double) * (size_t)n);
         for (int id = 0; id < net->neurons; id++) {

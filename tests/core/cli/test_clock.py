@@ -16,7 +16,7 @@ from verifolio.cli.clock import begin, elapsed, process_start
 from verifolio.model.answer import Verdict
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.executor import Executor
-from verifolio.plugin.hooks import executors
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugins.local.process import ProcessExecutor, ProcessOptions
 from verifolio.portfolio.tree import Member, Portfolio, Race
 from verifolio.run.settings import Settings
@@ -40,7 +40,7 @@ def slow_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Exec
     """Workers that import something for a minute before they are there."""
     (tmp_path / "slow_to_import.py").write_text(SLOW)
     monkeypatch.syspath_prepend(str(tmp_path))
-    assert executors().get("process") is ProcessExecutor
+    assert current_plugins().executors.get("process") is ProcessExecutor
     with ProcessExecutor(2, ProcessOptions(("slow_to_import",))) as executor:
         yield executor
 

@@ -18,7 +18,7 @@ from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
 from verifolio.solve.oracle import Oracle
 from verifolio.testing.samples import write_sum
-from verifolio.trust.referee import Rejection, judge
+from verifolio.trust.referee import Rejection, judge_counterexample
 from verifolio.vnnlib import loads, write
 
 POINT = "(assert (<= A[0] 1.0)) (assert (>= A[0] 1.0)) (assert (<= B[0] 0.0)) (assert (>= B[0] 0.0))"
@@ -77,7 +77,7 @@ def test_inputs_are_bound_by_name(difference: Path) -> None:
     missed = query(difference, f"{SWAPPED}{POINT}\n(assert (<= Y[0] 0.1))")
     assert verdict(reached) is Verdict.SAT
     assert verdict(missed) is Verdict.UNSAT
-    assert isinstance(judge(missed, np.array([0.0, 1.0])), Rejection)
+    assert isinstance(judge_counterexample(missed, np.array([0.0, 1.0])), Rejection)
 
 
 def test_a_query_made_in_python_is_bound_too(difference: Path) -> None:
@@ -104,7 +104,7 @@ def test_outputs_are_bound_by_name(halves: Path) -> None:
 
 def test_a_counterexample_is_written_by_declared_tensors(difference: Path) -> None:
     asked = query(difference, f"{SWAPPED}{POINT}\n(assert (>= Y[0] 0.5))")
-    found = judge(asked, np.array([1.0, 0.0]))
+    found = judge_counterexample(asked, np.array([1.0, 0.0]))
     assert isinstance(found, Witness)
     assert counterexample_text(asked, found) == "B real [1]\n0\nA real [1]\n1\nY real [1]\n1\n"
 

@@ -16,7 +16,7 @@ from verifolio.model.emptiness import emptiness
 from verifolio.model.problem import Ball
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
-from verifolio.portfolio.tree import single
+from verifolio.portfolio.tree import single_verifier
 from verifolio.solve.oracle import Oracle
 from verifolio.testing import hostile_verifiers as bad
 from verifolio.testing.samples import reaches, write_sum
@@ -54,7 +54,7 @@ def asked(network: Network, more: str) -> Query:
 )
 def test_nobody_is_asked(network: Network, more: str, reason: str) -> None:
     """No member could prove anything here."""
-    with Oracle(single(bad.Corners()), "inline", timeout=10.0) as oracle:
+    with Oracle(single_verifier(bad.Corners()), "inline", timeout=10.0) as oracle:
         answer = oracle.ask(asked(network, more))
     assert answer.verdict is Verdict.UNSAT
     assert answer.verifier == "specification"
@@ -86,7 +86,10 @@ def test_a_ball_beside_the_box_is_empty(network: Network) -> None:
 
 def test_the_networks_still_have_to_fit(network: Network) -> None:
     query = reaches(network, 0.0, (1.0,) * 3, (0.0,) * 3)
-    with Oracle(single(bad.Corners()), "inline") as oracle, pytest.raises(InputError, match="2 inputs"):
+    with (
+        Oracle(single_verifier(bad.Corners()), "inline") as oracle,
+        pytest.raises(InputError, match="2 inputs"),
+    ):
         oracle.ask(query)
 
 

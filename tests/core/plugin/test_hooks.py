@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from verifolio.errors import UnknownPlugin
-from verifolio.plugin.hooks import load_modules
 from verifolio.plugin.hookspecs import hookimpl
-from verifolio.plugin.registry import Registry, load_plugins
+from verifolio.plugin.manager import Plugins, installed_plugins
+from verifolio.plugin.registry import Registry
 from verifolio.plugin.verifier import Verifier
 from verifolio.testing import hostile_verifiers
 
@@ -32,12 +32,13 @@ def test_a_broken_plugin_is_named_and_the_others_work(
     body = "    from verifolio.testing.hostile_verifiers import Noisy\n    registry.add(Noisy)\n"
     install(tmp_path, "stranger_good", head + body)
     monkeypatch.syspath_prepend(str(tmp_path))
-    plugins = load_plugins()
+    plugins = installed_plugins.__wrapped__()  # not the ones that this process has already
+    plugins.fill()
     assert set(plugins.broken) == {"stranger_import", "stranger_hook"}
     assert "a_module_that_nobody_has" in plugins.broken["stranger_import"]
     assert "oops" in plugins.broken["stranger_hook"]
     assert {"pgd", "hostile-noisy"} <= {c.name for c in plugins.verifiers}
-    assert load_modules().sources["stranger_good"] == "stranger_good"
+    assert {p.name: p.distribution for p in plugins.entries}["stranger_good"] == "stranger_good"
 
 
 def test_a_plugin_object_of_the_caller_may_fail_loudly() -> None:
@@ -47,11 +48,11 @@ def test_a_plugin_object_of_the_caller_may_fail_loudly() -> None:
             raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        load_plugins((Failing(),))
+        Plugins(Failing()).fill()
 
 
 def test_names_are_unique_and_unknown_ones_are_explained() -> None:
-    registry = load_plugins((hostile_verifiers,)).verifiers
+    registry = Plugins(hostile_verifiers).verifiers
     assert registry.get("hostile-corners") is hostile_verifiers.Corners
     with pytest.raises(UnknownPlugin, match="installed: "):
         registry.get("nobody")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,21 +9,45 @@ import numpy as np
 import pytest
 import typer
 
-from verifolio import Answer, Bounder, Estimator, Oracle, Query, Registry, Verifier, hookimpl, single
+from verifolio import (
+    Answer,
+    Bounder,
+    Context,
+    Estimator,
+    Oracle,
+    Outcome,
+    Problem,
+    Query,
+    Registry,
+    Verifier,
+    hookimpl,
+    single_verifier,
+)
 from verifolio.cli.app import build_app
+from verifolio.cli.common import open_oracle
 from verifolio.data import load_data
 from verifolio.errors import UnknownPlugin
 from verifolio.plugin.data_source import Dataset, DataSource
 from verifolio.plugin.executor import Executor
-from verifolio.plugin.hooks import executors, manager
+from verifolio.plugin.manager import Plugins, current_plugins, installed_plugins
 from verifolio.plugin.property import Property
-from verifolio.plugin.registry import Plugins, load_plugins
+from verifolio.storage.versions import OURS, versions
 from verifolio.testing import EXAMPLES
 from verifolio.testing.estimators import Clueless
 
 
 class Mine(Clueless):
     name = "mine"
+
+
+class Talker(Clueless):
+    name = "talker"
+
+    def run(self, problem: Problem, context: Context) -> Outcome:
+        context.report("working")
+        context.warn("look out")
+        context.warn("look out")
+        return super().run(problem, context)
 
 
 class MyBounder(Bounder):
@@ -63,10 +86,7 @@ class MyProperty(Property):
 
 
 class Plugin:
-    """Every hook; `log` is what it was told."""
-
-    def __init__(self) -> None:
-        self.log: list[tuple[object, ...]] = []
+    """Every hook that registers something."""
 
     @hookimpl
     def register_verifiers(self, registry: Registry[Verifier]) -> None:
@@ -86,19 +106,39 @@ class Plugin:
 
     @hookimpl
     def register_executors(self, registry: Registry[Executor]) -> None:
-        registry.add(type("Mine", (executors().get("inline"),), {"name": "mine"}))
+        registry.add(type("Mine", (current_plugins().executors.get("inline"),), {"name": "mine"}))
 
     @hookimpl
     def register_datasets(self, registry: Registry[DataSource]) -> None:
         registry.add(MyData)
 
     @hookimpl
+    def register_packages(self, packages: set[str]) -> None:
+        packages |= {"pluggy"}
+
+    @hookimpl
     def register_commands(self, app: typer.Typer) -> None:
         app.command("mine")(lambda: None)
+
+
+@pytest.fixture(scope="module")
+def plugins() -> Plugins:
+    return current_plugins().plus(Plugin())
+
+
+class Listener:
+    """Only listens, which needs no worker."""
+
+    def __init__(self) -> None:
+        self.log: list[tuple[object, ...]] = []
 
     @hookimpl
     def query_started(self, query: Query) -> None:
         self.log.append(("started", query.name))
+
+    @hookimpl
+    def query_reported(self, query: Query, verifier: str, text: str, warning: bool) -> None:
+        self.log.append(("reported", query.name, verifier, text, warning))
 
     @hookimpl
     def query_answered(self, query: Query, answer: Answer) -> None:
@@ -107,19 +147,6 @@ class Plugin:
     @hookimpl
     def progress(self, done: int, total: int, message: str) -> None:
         self.log.append(("progress", done, total))
-
-
-@pytest.fixture(scope="module")
-def plugins() -> Plugins:
-    return load_plugins((Plugin(),))
-
-
-@pytest.fixture
-def listening() -> Iterator[Plugin]:
-    plugin = Plugin()
-    manager().register(plugin)
-    yield plugin
-    manager().unregister(plugin)
 
 
 def test_register_verifiers(plugins: Plugins) -> None:
@@ -148,8 +175,17 @@ def test_register_datasets(plugins: Plugins) -> None:
     assert load_data("mine", plugins).labels.tolist() == [0, 1]
 
 
-def test_register_commands(listening: Plugin) -> None:
-    assert "mine" in [command.name for command in build_app(["mine"]).registered_commands]
+def test_register_packages(plugins: Plugins) -> None:
+    """What plugins name is in the record, what is not installed is not, and core names no backend."""
+    with plugins.in_use():
+        assert {"python", "verifolio", "torch", "highspy", "z3-solver", "pluggy"} <= versions().keys()
+    with Plugins().in_use():
+        assert versions().keys() == {"python", *OURS}
+
+
+def test_register_commands(plugins: Plugins) -> None:
+    with plugins.in_use():
+        assert "mine" in [command.name for command in build_app(["mine"]).registered_commands]
 
 
 def test_two_plugins_of_one_name(plugins: Plugins) -> None:
@@ -157,22 +193,51 @@ def test_two_plugins_of_one_name(plugins: Plugins) -> None:
         plugins.verifiers.add(type("Other", (Mine,), {}))
 
 
-def ask(names: tuple[str, ...], folder: Path) -> None:
+def told(names: tuple[str, ...], folder: Path, verifier: type[Verifier] = Mine) -> list[tuple[object, ...]]:
+    """What a listener hears while queries are decided."""
     queries = [e.query(folder) for e in EXAMPLES if e.name in names]
-    with Oracle(single(Mine()), "inline", timeout=20) as oracle:
+    listener = Listener()
+    with Oracle(
+        single_verifier(verifier()), "inline", timeout=20, plugins=current_plugins().plus(listener)
+    ) as oracle:
         list(oracle.ask_many(queries))
+    return listener.log
 
 
-def test_query_started(listening: Plugin, tmp_path: Path) -> None:
-    ask(("corner",), tmp_path)
-    assert [entry[0] for entry in listening.log].count("started") == 1
+def test_query_started(tmp_path: Path) -> None:
+    assert [entry[0] for entry in told(("corner",), tmp_path)].count("started") == 1
 
 
-def test_query_answered(listening: Plugin, tmp_path: Path) -> None:
-    ask(("corner",), tmp_path)
-    assert [entry[2] for entry in listening.log if entry[0] == "answered"] == ["unknown"]
+def test_query_answered(tmp_path: Path) -> None:
+    assert [entry[2] for entry in told(("corner",), tmp_path) if entry[0] == "answered"] == ["unknown"]
 
 
-def test_progress(listening: Plugin, tmp_path: Path) -> None:
-    ask(("corner", "peaks"), tmp_path)
-    assert [entry[1:] for entry in listening.log if entry[0] == "progress"] == [(1, 2), (2, 2)]
+def test_query_reported(tmp_path: Path) -> None:
+    """What a verifier says reaches those who listen, once, from a worker as well."""
+    found = [entry for entry in told(("corner",), tmp_path, Talker) if entry[0] == "reported"]
+    assert [entry[2:] for entry in found] == [("talker", "working", False), ("talker", "look out", True)]
+
+
+@pytest.mark.parametrize(
+    ("verbose", "shown"),
+    [(False, ["warning: talker: look out"]), (True, ["talker: working", "warning: talker: look out"])],
+)
+def test_the_command_line_shows_warnings(
+    verbose: bool, shown: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = next(e for e in EXAMPLES if e.name == "corner").query(tmp_path)
+    with open_oracle(executor="inline", verbose=verbose) as oracle:
+        oracle.portfolio = single_verifier(Talker())
+        oracle.ask(query)
+    assert capsys.readouterr().err.splitlines() == shown
+
+
+def test_progress(tmp_path: Path) -> None:
+    found = told(("corner", "peaks"), tmp_path)
+    assert [entry[1:] for entry in found if entry[0] == "progress"] == [(1, 2), (2, 2)]
+
+
+def test_a_listener_needs_no_worker() -> None:
+    """Objects that only listen stay in the driver; workers use what is installed as before."""
+    assert current_plugins().addresses is None
+    assert installed_plugins().plus(Listener()).addresses is None

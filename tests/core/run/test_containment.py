@@ -13,9 +13,9 @@ import pytest
 from verifolio.model.answer import Answer, Flag, Verdict
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.executor import Executor
-from verifolio.plugin.hooks import executors
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Verifier
-from verifolio.portfolio.tree import Member, Portfolio, Race, Series, Stage, single
+from verifolio.portfolio.tree import Member, Portfolio, Race, Series, Stage, single_verifier
 from verifolio.run.settings import Settings
 from verifolio.solve.walk import Walk
 from verifolio.testing import hostile_verifiers as bad
@@ -24,7 +24,7 @@ from verifolio.testing.samples import reaches, write_sum
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Executor]:
-    with executors().get("process")(2) as executor:
+    with current_plugins().executors.get("process")(2) as executor:
         executor.warm(wait=True)
         yield executor
 
@@ -47,7 +47,7 @@ def solve(
     timeout: float = 20.0,
     memory: int | None = None,
 ) -> Answer:
-    portfolio = single(member) if isinstance(member, Verifier) else Portfolio(member)
+    portfolio = single_verifier(member) if isinstance(member, Verifier) else Portfolio(member)
     settings = Settings(timeout=timeout, memory=memory, grace=0.4)
     return Walk(reaches(network, threshold), portfolio, place, settings).run()
 
@@ -74,7 +74,7 @@ def test_a_crash_is_an_error_of_the_member(place: Executor, network: Network) ->
 
 def test_daemons_die_too(place: Executor, network: Network) -> None:
     settings = Settings(timeout=1.0, grace=0.2)
-    answer = Walk(reaches(network, 2.5), single(bad.Daemon()), place, settings).run()
+    answer = Walk(reaches(network, 2.5), single_verifier(bad.Daemon()), place, settings).run()
     assert answer.verdict is Verdict.TIMEOUT
     said = str(answer.attempts[0].stats["notes"])
     assert not psutil.pid_exists(int(said.split()[1]))
@@ -182,7 +182,7 @@ def test_two_that_disagree_raise_the_alarm(place: Executor, network: Network, tm
 
 
 def test_workers_are_warm_the_second_time(place: Executor, network: Network) -> None:
-    member = single(bad.Noisy())
+    member = single_verifier(bad.Noisy())
     seconds = []
     for k in range(12):
         walk = Walk(reaches(network, 3.0 + k), member, place, Settings(timeout=10.0))

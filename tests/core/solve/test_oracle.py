@@ -19,9 +19,9 @@ from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.choice import Choice
 from verifolio.plugin.executor import Executor
-from verifolio.plugin.hooks import executors
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context, Verifier
-from verifolio.portfolio.tree import Member, Portfolio, Series, single
+from verifolio.portfolio.tree import Member, Portfolio, Series, single_verifier
 from verifolio.solve.oracle import Oracle
 from verifolio.storage.store import Store
 from verifolio.testing import hostile_verifiers as bad
@@ -53,12 +53,12 @@ def _alarms(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Executor]:
-    with executors().get("process")(2) as executor:
+    with current_plugins().executors.get("process")(2) as executor:
         yield executor
 
 
 def inline(verifier: Verifier | None = None, **more: object) -> Oracle:
-    return Oracle(single(verifier or Sums()), "inline", **more)  # type: ignore[arg-type]
+    return Oracle(single_verifier(verifier or Sums()), "inline", **more)  # type: ignore[arg-type]
 
 
 def upto(network: Network, threshold: float, radius: float, **more: object) -> Query:
@@ -92,7 +92,7 @@ class Seen(Sums):
 
 
 def test_members_can_see_that_others_attacked(network: Network) -> None:
-    with Oracle(single(Seen()), "inline", timeout=5.0) as oracle:
+    with Oracle(single_verifier(Seen()), "inline", timeout=5.0) as oracle:
         told = [a.reason for _, a in oracle.ask_many([reaches(network, 9.0)], attacked=True)]
         untold = [a.reason for _, a in oracle.ask_many([reaches(network, 8.0)])]
     assert "attacked" in told[0]
@@ -160,7 +160,7 @@ def test_a_false_proof_meets_a_known_witness(network: Network) -> None:
     with inline(bad.Corners()) as oracle:
         assert oracle.ask(upto(network, 1.5, 1.0)).verdict is Verdict.SAT
         oracle.infer = False
-        oracle.portfolio = single(bad.WrongProof())
+        oracle.portfolio = single_verifier(bad.WrongProof())
         with pytest.raises(SoundnessAlarm, match="hostile-wrong-proof"):
             oracle.ask(upto(network, 1.5, 2.0))
 
@@ -185,7 +185,7 @@ def test_a_disagreement_within_rounding_is_no_alarm(network: Network) -> None:
         assert oracle.ask(query).verdict is Verdict.UNSAT
         oracle.infer = False
         oracle._cache.clear()
-        oracle.portfolio = single(bad.Corners())
+        oracle.portfolio = single_verifier(bad.Corners())
         answer = oracle.ask(query)
     assert answer.verdict is Verdict.SAT
     assert {Flag.NUMERICAL, Flag.FLOAT_ONLY} <= answer.flags
@@ -231,7 +231,7 @@ def test_several_networks_are_one_question(
 
 def test_many_are_answered_as_they_finish(network: Network, place: Executor) -> None:
     queries = [reaches(network, 1.0 + 0.125 * k) for k in range(16)]
-    with Oracle(single(bad.Corners()), place, timeout=20.0) as oracle:
+    with Oracle(single_verifier(bad.Corners()), place, timeout=20.0) as oracle:
         found = dict(oracle.ask_many(queries))
     assert sorted(found) == list(range(16))
     for k, answer in found.items():
@@ -239,7 +239,7 @@ def test_many_are_answered_as_they_finish(network: Network, place: Executor) -> 
 
 
 def test_running_queries_can_be_cancelled(network: Network, place: Executor) -> None:
-    with Oracle(single(bad.Stubborn()), place, timeout=60.0) as oracle:
+    with Oracle(single_verifier(bad.Stubborn()), place, timeout=60.0) as oracle:
         askings = [oracle.submit(reaches(network, 2.5 + k)) for k in range(5)]
         assert oracle.wait(askings, timeout=0.3) == []
         started = time.monotonic()
@@ -254,7 +254,7 @@ def test_leaving_the_loop_cancels_the_rest(network: Network, place: Executor) ->
     queries = [reaches(network, 1.5)] + [reaches(network, 2.5 + k) for k in range(3)]
     member = bad.Corners(bad.CornerOptions(seconds=0.0))
     started = time.monotonic()
-    with Oracle(single(member), place, timeout=60.0) as oracle:
+    with Oracle(single_verifier(member), place, timeout=60.0) as oracle:
         for _, answer in oracle.ask_many(queries):
             assert answer.verdict in (Verdict.SAT, Verdict.UNKNOWN)
             break
@@ -305,7 +305,7 @@ def test_a_rerun_continues_from_the_store(network: Network, tmp_path: Path) -> N
 def test_the_store_keeps_portfolios_and_timeouts_apart(network: Network, tmp_path: Path) -> None:
     query = reaches(network, 2.5)
     with Store(tmp_path / "answers.db") as store:
-        for portfolio, timeout in ((single(bad.Noisy()), 5.0), (single(Sums()), 5.0)):
+        for portfolio, timeout in ((single_verifier(bad.Noisy()), 5.0), (single_verifier(Sums()), 5.0)):
             with Oracle(portfolio, "inline", store, timeout=timeout) as oracle:
                 oracle.ask(query)
         assert [r["verdict"] for r in store.answers()] == ["unknown", "unsat"]
@@ -315,10 +315,10 @@ def test_the_store_keeps_portfolios_and_timeouts_apart(network: Network, tmp_pat
                 oracle.ask(query)
             return oracle.counts
 
-        assert counts(single(bad.Noisy()), 5.0) == {"stored": 1}
-        assert counts(single(Sums()), math.inf) == {"stored": 1}
-        assert counts(single(bad.Noisy()), 6.0) == {"run": 1}
-        assert counts(single(bad.Noisy()), 6.0) == {"stored": 1}
+        assert counts(single_verifier(bad.Noisy()), 5.0) == {"stored": 1}
+        assert counts(single_verifier(Sums()), math.inf) == {"stored": 1}
+        assert counts(single_verifier(bad.Noisy()), 6.0) == {"run": 1}
+        assert counts(single_verifier(bad.Noisy()), 6.0) == {"stored": 1}
 
 
 def test_a_file_that_is_no_store_is_bad_input(tmp_path: Path) -> None:

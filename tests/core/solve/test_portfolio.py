@@ -14,10 +14,12 @@ from verifolio.errors import InputError, UnknownPlugin
 from verifolio.model.answer import Verdict
 from verifolio.model.problem import Domain, Problem
 from verifolio.plugin.choice import Choice
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.options import build_options, split_pairs
+from verifolio.portfolio.chooser import find_chooser
 from verifolio.portfolio.features import FEATURES, beyond
 from verifolio.portfolio.file import parse_portfolio, read_portfolio
-from verifolio.portfolio.tree import Member, Portfolio, Race, Series, choose, provers, single
+from verifolio.portfolio.tree import Member, Portfolio, Race, Series, provers, single_verifier
 from verifolio.solve.oracle import Oracle
 from verifolio.testing.generate import write_problem
 from verifolio.testing.hostile_verifiers import Noisy
@@ -101,12 +103,13 @@ def test_unknown_members_and_options_are_errors_at_their_place() -> None:
 def test_the_key_depends_on_what_is_done_and_on_nothing_else() -> None:
     assert parse_portfolio(TREE, "a").key == parse_portfolio(TREE + "\n# more", "b").key
     assert parse_portfolio(TREE).key != parse_portfolio(TREE.replace("2", "3")).key
-    assert single(Noisy()).key == single(Noisy()).key
+    assert single_verifier(Noisy()).key == single_verifier(Noisy()).key
 
 
 def test_the_default_is_a_valid_portfolio_of_optional_members() -> None:
-    assert all(m.optional for m in choose().members)
-    assert {c.build().name for c in choices(choose())} >= {"pgd", "crown"}
+    for _, portfolio in find_chooser().conditions():
+        assert all(m.optional for m in portfolio.members)
+        assert {c.build().name for c in choices(portfolio)} >= {"pgd", "crown"}
 
 
 @dataclass(frozen=True)
@@ -148,20 +151,6 @@ def test_a_pair_needs_an_equals_sign() -> None:
         split_pairs(["steps"])
 
 
-def test_the_default_depends_on_the_inputs(tmp_path: Path) -> None:
-    from verifolio.model.query import Query
-    from verifolio.portfolio.tree import built_in, default_key
-
-    networks = Path(__file__).resolve().parents[3] / "examples" / "networks"
-    file = networks / "properties" / "digits_dense_45_0.01.vnnlib"
-    many = Query.from_files([networks / "digits_dense.onnx"], file)
-    assert choose(many) is built_in("default")
-    square = Domain(-np.ones(2), np.ones(2))
-    few = write_problem(Problem(plus_minus(), square, (make_rows([({2: -1.0}, -2.5)]),)), tmp_path)
-    assert choose(few) is built_in("default_few")
-    assert default_key() not in (built_in("default").key, built_in("default_few").key)
-
-
 def test_features_count_what_they_say() -> None:
     """relu(x_0) + relu(x_1) where x_1 is fixed: one free input, one ReLU that may have either phase."""
     narrow = Domain(np.array([-1.0, 0.5]), np.array([1.0, 0.5]))
@@ -186,9 +175,11 @@ def test_who_is_passed_over_for_a_feature_takes_no_time(tmp_path: Path) -> None:
 
 
 def test_who_only_falsifies_is_left_out_after_an_attack() -> None:
-    chosen = provers(parse_portfolio(TREE))
+    chosen = provers(parse_portfolio(TREE), current_plugins())
     assert [m.name for m in chosen.members] == ["crown", "milp"]
     assert chosen.key != parse_portfolio(TREE).key
     unknown = parse_portfolio("sequence: [pgd, nobody]")
-    assert [m.name for m in provers(unknown).members] == ["nobody"]
-    assert provers(single("pgd")) == single("pgd")  # somebody must be asked
+    assert [m.name for m in provers(unknown, current_plugins()).members] == ["nobody"]
+    assert provers(single_verifier("pgd"), current_plugins()) == single_verifier(
+        "pgd"
+    )  # somebody must be asked

@@ -11,7 +11,7 @@ import pytest
 from verifolio.model.answer import Answer, Verdict, Witness
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
-from verifolio.portfolio.tree import single
+from verifolio.portfolio.tree import single_verifier
 from verifolio.run.settings import Settings
 from verifolio.solve.oracle import Oracle
 from verifolio.storage.store import Store
@@ -30,7 +30,7 @@ def network(tmp_path: Path) -> Network:
 def old_store(path: Path, query: Query, answer: Answer) -> Path:
     """A file as it was written before rows had a revision."""
     with Store(path) as store:
-        store.save(query, answer, single(bad.Corners()), Settings(timeout=20.0))
+        store.save(query, answer, single_verifier(bad.Corners()), Settings(timeout=20.0))
     age(path)
     return path
 
@@ -40,7 +40,10 @@ def sat(x: np.ndarray[tuple[int], np.dtype[np.float32]]) -> Answer:
 
 
 def ask(path: Path, query: Query) -> tuple[Answer, dict[str, int]]:
-    with Store(path) as store, Oracle(single(bad.Corners()), "inline", store, timeout=20.0) as oracle:
+    with (
+        Store(path) as store,
+        Oracle(single_verifier(bad.Corners()), "inline", store, timeout=20.0) as oracle,
+    ):
         return oracle.ask(query), oracle.counts
 
 
@@ -62,7 +65,7 @@ def test_an_old_proof_is_not_believed(
 def test_a_proof_of_this_revision_is(network: Network, tmp_path: Path) -> None:
     query, path = reaches(network, 2.5), tmp_path / "new.db"
     with Store(path) as store:
-        store.save(query, FALSE_PROOF, single(bad.Corners()), Settings(timeout=20.0))
+        store.save(query, FALSE_PROOF, single_verifier(bad.Corners()), Settings(timeout=20.0))
     answer, counts = ask(path, query)
     assert (answer.verdict, answer.bound) == (Verdict.UNSAT, 0.5)
     assert counts == {"stored": 1}

@@ -12,7 +12,7 @@ from verifolio.model.answer import Verdict, Witness
 from verifolio.model.problem import Problem, dense_rows
 from verifolio.testing.generate import KINDS, Kind, Shape, generate, write_problem
 from verifolio.testing.regions import TooManyRegions, linear_regions, true_margin
-from verifolio.trust.referee import judge
+from verifolio.trust.referee import judge_counterexample
 
 
 def margin_at(problem: Problem, x: np.ndarray) -> float:
@@ -43,7 +43,7 @@ def test_files_hold_the_same_problem(tmp_path: Path) -> None:
     made = generate(np.random.default_rng(4), Shape(), 0.1, disjuncts=2, cuts=1)
     query = write_problem(made.problem, tmp_path)
     assert made.point is not None
-    assert isinstance(judge(query, made.point), Witness)
+    assert isinstance(judge_counterexample(query, made.point), Witness)
     (problem,) = query.problems
     assert true_margin(problem)[0] == pytest.approx(-0.1, abs=1e-7)
 

@@ -19,8 +19,8 @@ from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.bounder import Bounder
 from verifolio.plugin.evidence import Bounds
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.property import Points, Property, Reference, build_query
-from verifolio.plugin.registry import installed
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.run.budget import Budget
 from verifolio.testing import (
@@ -107,7 +107,7 @@ class TooTight(Bounder):
     def bound(
         self, problems: Sequence[Problem], budget: Budget | None = None, known: Bounds | None = None
     ) -> list[Bounds]:
-        honest = installed().bounders.get("interval")().bound(problems)
+        honest = current_plugins().bounders.get("interval")().bound(problems)
         halves = [{i: b.upper[i] / 2 + b.lower[i] / 2 for i in b.lower} for b in honest]
         return [Bounds(b.graph, b.domain, h, h, b.margins) for b, h in zip(honest, halves, strict=True)]
 

@@ -13,7 +13,7 @@ from verifolio.model.answer import Flag, Outcome, Verdict
 from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.verifier import Context
-from verifolio.portfolio.tree import single
+from verifolio.portfolio.tree import single_verifier
 from verifolio.solve.oracle import Oracle
 from verifolio.solve.walk import FALSE_PROOF
 from verifolio.testing import hostile_verifiers as bad
@@ -36,7 +36,7 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Network:
 
 @pytest.mark.parametrize("executor", ["inline", "process"])
 def test_a_wrong_proof_is_an_alarm_with_a_folder(network: Network, tmp_path: Path, executor: str) -> None:
-    with Oracle(single(bad.WrongProof()), executor, timeout=20.0) as oracle:
+    with Oracle(single_verifier(bad.WrongProof()), executor, timeout=20.0) as oracle:
         with pytest.raises(Alarm, match="hostile-wrong-proof claims a proof") as raised:
             oracle.ask(reaches(network, 1.5))
         right = oracle.ask(reaches(network, 2.5))

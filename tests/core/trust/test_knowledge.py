@@ -12,7 +12,7 @@ from verifolio.model.answer import Answer, Flag, Verdict, Witness
 from verifolio.model.problem import Ball, Domain, Region, condition_key, rows_key
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
-from verifolio.portfolio.tree import single
+from verifolio.portfolio.tree import single_verifier
 from verifolio.solve.oracle import Oracle
 from verifolio.testing.samples import write_sum
 from verifolio.trust.knowledge import Knowledge
@@ -52,7 +52,7 @@ def test_a_proof_about_one_decimal_is_none_about_its_neighbour(network: Network)
 
 
 def test_an_exact_verifier_is_not_overheard(network: Network) -> None:
-    with Oracle(single("smt"), "inline", timeout=60.0) as oracle:
+    with Oracle(single_verifier("smt"), "inline", timeout=60.0) as oracle:
         above = oracle.ask(ask(network, "(>= Y_0 2.00000000000000000001)"))
         there = oracle.ask(ask(network, "(>= Y_0 2.0)"))
     assert above.verdict is Verdict.UNSAT
@@ -151,7 +151,7 @@ def test_sizes_still_have_to_match(network: Network) -> None:
         "(declare-const X_0 Real)\n(declare-const Y_0 Real)\n(assert (>= X_0 0.0))\n(assert (<= X_0 1.0))\n"
     )
     with (
-        Oracle(single("pgd"), "inline", timeout=5.0) as oracle,
+        Oracle(single_verifier("pgd"), "inline", timeout=5.0) as oracle,
         pytest.raises(VerifolioError, match="2 inputs"),
     ):
         oracle.ask(Query((network,), loads(text + "(assert (>= Y_0 0.0))\n")))

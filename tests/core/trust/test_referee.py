@@ -15,12 +15,12 @@ from verifolio.model.answer import Flag, Witness
 from verifolio.model.problem import Ball
 from verifolio.model.query import Query
 from verifolio.testing.samples import reaches, sum_graph, write_sum
-from verifolio.trust.referee import Rejection, confirmed, in_ball, judge, nearest_case, replay
+from verifolio.trust.referee import Rejection, confirmed, in_ball, judge_counterexample, nearest_case, replay
 from verifolio.vnnlib import box_case, loads, make_rows, specification_from_cases
 
 
 def test_a_counterexample_is_replayed_and_confirmed(tmp_path: Path) -> None:
-    witness = judge(reaches(write_sum(tmp_path), 1.5), np.array([1.0, 1.0]))
+    witness = judge_counterexample(reaches(write_sum(tmp_path), 1.5), np.array([1.0, 1.0]))
     assert isinstance(witness, Witness)
     assert witness.y.tolist() == [2.0, 0.0]
     assert witness.margins == (0.5,)
@@ -29,29 +29,29 @@ def test_a_counterexample_is_replayed_and_confirmed(tmp_path: Path) -> None:
 
 
 def test_a_wrong_point_is_rejected_with_its_margin(tmp_path: Path) -> None:
-    rejection = judge(reaches(write_sum(tmp_path), 1.5), np.array([0.5, 0.5]))
+    rejection = judge_counterexample(reaches(write_sum(tmp_path), 1.5), np.array([0.5, 0.5]))
     assert isinstance(rejection, Rejection)
     assert rejection.margins == (-0.5,)
     assert "0.5" in rejection.reason
 
 
 def test_points_outside_are_moved_into_the_box(tmp_path: Path) -> None:
-    witness = judge(reaches(write_sum(tmp_path), 1.5), np.array([7.0, 1.0 + 1e-9]))
+    witness = judge_counterexample(reaches(write_sum(tmp_path), 1.5), np.array([7.0, 1.0 + 1e-9]))
     assert isinstance(witness, Witness)
     assert witness.x.tolist() == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("x", [[np.nan, 0.0], [0.0], [np.inf, 1.0]])
 def test_nonsense_is_rejected(tmp_path: Path, x: list[float]) -> None:
-    assert isinstance(judge(reaches(write_sum(tmp_path), 1.5), np.array(x)), Rejection)
+    assert isinstance(judge_counterexample(reaches(write_sum(tmp_path), 1.5), np.array(x)), Rejection)
 
 
 def test_ties_count_unless_strict(tmp_path: Path) -> None:
     network = write_sum(tmp_path)
-    tie = judge(reaches(network, 2.0), np.ones(2))
+    tie = judge_counterexample(reaches(network, 2.0), np.ones(2))
     assert isinstance(tie, Witness)
     assert tie.flags == {Flag.TIE}
-    assert isinstance(judge(reaches(network, 2.0, strict=True), np.ones(2)), Rejection)
+    assert isinstance(judge_counterexample(reaches(network, 2.0, strict=True), np.ones(2)), Rejection)
 
 
 def test_an_interval_without_float32_is_flagged(tmp_path: Path) -> None:
@@ -61,7 +61,7 @@ def test_an_interval_without_float32_is_flagged(tmp_path: Path) -> None:
     (assert (>= Y_0 1))
     """
     query = Query((write_sum(tmp_path),), loads(text))
-    witness = judge(query, np.array([0.1, 1.0]))
+    witness = judge_counterexample(query, np.array([0.1, 1.0]))
     assert isinstance(witness, Witness)
     assert witness.flags == {Flag.INPUT_ULP}
     assert not confirmed(witness)
@@ -77,7 +77,7 @@ def test_what_holds_only_in_floating_point_is_flagged(tmp_path: Path, tiny: floa
     rows = make_rows([({2: 1.0}, 1.0)])
     case = box_case([1.0, tiny], [1.0, tiny], [rows])
     query = replace(query, specification=specification_from_cases([case], output_size=2))
-    witness = judge(query, np.array([1.0, tiny]))
+    witness = judge_counterexample(query, np.array([1.0, tiny]))
     assert isinstance(witness, Witness)
     assert Flag.FLOAT_ONLY in witness.flags
     assert not confirmed(witness)
@@ -93,7 +93,7 @@ def test_replay_alone_says_that_exact_arithmetic_was_not_asked(tmp_path: Path) -
 def test_balls_are_respected(tmp_path: Path, norm: float) -> None:
     ball = Ball(np.array([0.3, 0.3]), 0.1, norm)
     query = reaches(write_sum(tmp_path), 0.6, ball=ball)
-    witness = judge(query, np.array([0.45, 0.44]))
+    witness = judge_counterexample(query, np.array([0.45, 0.44]))
     assert isinstance(witness, Witness)
     assert in_ball(ball, witness.x)
 
@@ -109,7 +109,7 @@ def test_the_case_is_chosen_by_the_point(tmp_path: Path) -> None:
     cases = [box_case([0.0, 0.0], [0.1, 0.1], [rows]), box_case([0.9, 0.9], [1.0, 1.0], [rows])]
     spec = specification_from_cases(cases, output_size=2)
     assert nearest_case(spec.cases, np.array([0.95, 1.2])) is spec.cases[1]
-    witness = judge(Query((write_sum(tmp_path),), spec), np.array([0.95, 1.2]))
+    witness = judge_counterexample(Query((write_sum(tmp_path),), spec), np.array([0.95, 1.2]))
     assert isinstance(witness, Witness)
     assert witness.x[1] == 1.0
 
@@ -122,7 +122,7 @@ def test_several_networks_share_an_input_or_do_not(tmp_path: Path, shared: bool)
     case = box_case([0.0] * inputs, [1.0] * inputs, [rows])
     spec = specification_from_cases([case], output_size=4)
     query = Query((network, network), spec, shared_input=shared)
-    witness = judge(query, np.ones(inputs))
+    witness = judge_counterexample(query, np.ones(inputs))
     assert isinstance(witness, Witness)
     assert witness.y.tolist() == [2.0, 0.0, 2.0, 0.0]
 

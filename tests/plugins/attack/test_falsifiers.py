@@ -16,10 +16,10 @@ from verifolio.model.answer import Verdict, Witness
 from verifolio.model.problem import Domain, Problem
 from verifolio.model.query import Query
 from verifolio.plugin.evidence import Evidence
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.run.budget import Budget
-from verifolio.trust.referee import judge
+from verifolio.trust.referee import judge_counterexample
 from verifolio.vnnlib import make_rows
 
 ROOT = Path(__file__).parents[3]
@@ -30,7 +30,7 @@ INSTANCES = list(csv.DictReader((EXAMPLES / "instances.csv").open(newline="")))
 
 
 def make(name: str, **options: object) -> Verifier:
-    cls = installed().verifiers.get(name)
+    cls = current_plugins().verifiers.get(name)
     return cls(cls.Options(**options))
 
 
@@ -42,17 +42,19 @@ def problem(rhs: float, size: int = 2) -> Problem:
 
 
 def falsify(query: Query, verifier: Verifier, seconds: float = 5.0) -> Verdict:
-    context = Context(budget=Budget(seconds), check=lambda x: isinstance(judge(query, x), Witness))
+    context = Context(
+        budget=Budget(seconds), check=lambda x: isinstance(judge_counterexample(query, x), Witness)
+    )
     outcomes = verifier.run_many(query.problems, context)
     for outcome in outcomes:
         if outcome.point is not None:
-            assert isinstance(judge(query, outcome.point), Witness)
+            assert isinstance(judge_counterexample(query, outcome.point), Witness)
     return Verdict.SAT if any(o.point is not None for o in outcomes) else outcomes[0].verdict
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_they_falsify_and_never_prove(name: str) -> None:
-    cls = installed().verifiers.get(name)
+    cls = current_plugins().verifiers.get(name)
     assert cls.can_falsify
     assert not cls.can_prove
 
@@ -121,7 +123,7 @@ def test_equal_seeds_give_equal_points() -> None:
     query = Query.from_files([EXAMPLES / row["onnx"]], EXAMPLES / row["vnnlib"])
 
     def point() -> np.ndarray:
-        context = Context(seed=5, check=lambda x: isinstance(judge(query, x), Witness))
+        context = Context(seed=5, check=lambda x: isinstance(judge_counterexample(query, x), Witness))
         found = make("pgd").run(query.problems[0], context).point
         assert found is not None
         return found

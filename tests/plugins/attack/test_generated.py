@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from verifolio.model.answer import Verdict, Witness
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context
 from verifolio.run.budget import Budget
 from verifolio.testing.generate import KINDS, Shape, generate, write_problem
-from verifolio.trust.referee import judge
+from verifolio.trust.referee import judge_counterexample
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -25,10 +25,12 @@ def test_the_verdict_follows_the_distance(seed: int, tmp_path: Path) -> None:
     if made.expected == Verdict.UNKNOWN:
         pytest.skip("the generated input set is empty")
     query = write_problem(made.problem, tmp_path)
-    verifier = installed().verifiers.get("pgd")()
+    verifier = current_plugins().verifiers.get("pgd")()
     seconds = 10.0 if distance > 0 else 0.3
-    context = Context(budget=Budget(seconds), check=lambda x: isinstance(judge(query, x), Witness))
+    context = Context(
+        budget=Budget(seconds), check=lambda x: isinstance(judge_counterexample(query, x), Witness)
+    )
     outcomes = verifier.run_many(query.problems, context)
     found = [o.point for o in outcomes if o.point is not None]
     assert bool(found) == (made.expected == Verdict.SAT)
-    assert all(isinstance(judge(query, x), Witness) for x in found)
+    assert all(isinstance(judge_counterexample(query, x), Witness) for x in found)

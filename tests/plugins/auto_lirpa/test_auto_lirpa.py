@@ -19,7 +19,7 @@ from verifolio.plugins.auto_lirpa.presence import missing
 from verifolio.plugins.auto_lirpa.rounding import Losses
 from verifolio.plugins.auto_lirpa.verifier import AutoLirpa, AutoLirpaOptions
 from verifolio.plugins.crown.bounder import CrownBounder
-from verifolio.portfolio.tree import single
+from verifolio.portfolio.tree import single_verifier
 from verifolio.solve.oracle import Oracle
 from verifolio.testing import BounderConformance, VerifierConformance
 from verifolio.testing.networks import bells, plus_minus
@@ -143,7 +143,7 @@ def test_the_example_networks(file: str, verdict: Verdict) -> None:
     query = Query.from_files(
         [NETWORKS / "digits_dense.onnx"], NETWORKS / "properties" / f"digits_dense_45_{file}.vnnlib"
     )
-    with Oracle(single(AutoLirpa(AutoLirpaOptions(unsat="trusted"))), timeout=60.0) as oracle:
+    with Oracle(single_verifier(AutoLirpa(AutoLirpaOptions(unsat="trusted"))), timeout=60.0) as oracle:
         assert oracle.ask(query).verdict is verdict
 
 
@@ -158,7 +158,7 @@ def test_untrusted_proofs_are_only_reported() -> None:
     query = Query.from_files(
         [NETWORKS / "digits_dense.onnx"], NETWORKS / "properties" / "digits_dense_45_0.01.vnnlib"
     )
-    with Oracle(single(AutoLirpa()), timeout=60.0) as oracle:
+    with Oracle(single_verifier(AutoLirpa()), timeout=60.0) as oracle:
         answer = oracle.ask(query)
     assert answer.verdict is Verdict.UNKNOWN
     assert "not trusted" in answer.reason

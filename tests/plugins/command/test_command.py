@@ -20,7 +20,7 @@ from verifolio.model.answer import Answer, Flag, Verdict
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.executor import Executor
-from verifolio.plugin.hooks import executors
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugins.command.description import VARIABLE, described, parse_description, read_description
 from verifolio.plugins.command.files import read_point, write_files
 from verifolio.plugins.command.verdict import read_verdict
@@ -43,7 +43,7 @@ def network(tmp_path_factory: pytest.TempPathFactory) -> Network:
 
 @pytest.fixture(scope="module")
 def place() -> Iterator[Executor]:
-    with executors().get("process")(2) as executor:
+    with current_plugins().executors.get("process")(2) as executor:
         executor.warm(wait=True)
         yield executor
 
@@ -85,7 +85,7 @@ def ask(
 
 @pytest.fixture
 def inline() -> Iterator[Executor]:
-    with executors().get("inline")(1) as executor:
+    with current_plugins().executors.get("inline")(1) as executor:
         yield executor
 
 
@@ -213,7 +213,7 @@ time.sleep(600)
 def registered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Executor]:
     """Workers that know the tools described in a folder of the user's."""
     monkeypatch.setenv(VARIABLE, str(tmp_path))
-    with executors().get("process")(2) as executor:
+    with current_plugins().executors.get("process")(2) as executor:
         yield executor
 
 

@@ -16,7 +16,7 @@ from verifolio.graph import Dense, GraphBuilder, Relu
 from verifolio.model.answer import Outcome, Verdict
 from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.plugin.evidence import Evidence
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.kernel import boxes
 from verifolio.plugins.crown.options import CrownOptions
@@ -148,7 +148,7 @@ def test_without_the_compiled_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize("name", ["milp", "smt"])
 def test_agrees_with_exact_members(name: str) -> None:
     """Problems without a computed truth, put to another complete verifier of the registry."""
-    other = next(v for v in installed().verifiers if v.name == name)
+    other = next(v for v in current_plugins().verifiers if v.name == name)
     if other.available() is not None:
         pytest.skip(f"{name} is unavailable")
     for seed in range(6):

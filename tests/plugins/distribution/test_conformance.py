@@ -8,7 +8,7 @@ import numpy as np
 
 from verifolio.encode.onnx_writer import write_onnx
 from verifolio.onnx_import.network import Network
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugins.distribution.bracket import Bracket
 from verifolio.plugins.distribution.closest import Closest
 from verifolio.plugins.distribution.family import Family
@@ -53,4 +53,4 @@ class TestClosest(Searches):
 
 def test_they_are_installed() -> None:
     for name in ("bracket", "binary", "k-binary", "closest"):
-        assert installed().estimators.get(name).name == name
+        assert current_plugins().estimators.get(name).name == name

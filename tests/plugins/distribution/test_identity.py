@@ -17,7 +17,7 @@ from verifolio.plugins.distribution.command import identified
 from verifolio.plugins.distribution.ledger import Ledger
 from verifolio.plugins.distribution.run import Setting
 from verifolio.plugins.distribution.search import Critical, Status, Step
-from verifolio.portfolio.tree import default_key
+from verifolio.portfolio.chooser import find_chooser
 from verifolio.solve.oracle import Oracle
 
 from .conftest import Make
@@ -113,7 +113,7 @@ def test_reused_answers_are_marked(
 
 def test_the_default_portfolio_goes_by_its_content() -> None:
     with Oracle(executor="inline") as oracle:
-        assert identified(Setting(), oracle).portfolio == f"{default_key()}:0"
+        assert identified(Setting(), oracle).portfolio == f"{find_chooser().key}:0"
 
 
 def test_radii_outside_the_grid_are_no_terminations(

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from verifolio.plugin.section import Table
 from verifolio.plugins.distribution.page import make_page
-from verifolio.plugins.distribution.tables import Table
 
 BROWSER = next(filter(None, map(shutil.which, ("chromium", "google-chrome", "chromium-browser"))), None)
 FLAGS = [

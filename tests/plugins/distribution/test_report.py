@@ -9,6 +9,7 @@ import numpy as np
 import onnx
 import pytest
 
+from verifolio import Content, Material, Registry, Section, Table, current_plugins, hookimpl
 from verifolio.cli.main import run as cli
 from verifolio.data import load_data
 from verifolio.onnx_import.network import Network
@@ -100,3 +101,35 @@ def test_extreme_pairs_ignore_what_is_undefined() -> None:
     rho = np.array([[1, 0.2, np.nan], [0.2, 1, 0.7], [np.nan, 0.7, 1]])
     assert extreme_pairs(["a", "b", "c"], rho) == [("c", "b", 0.7), ("b", "a", 0.2)]
     assert extreme_pairs(["a"], rho[:1, :1]) == []
+
+
+class Open(Section):
+    name, report = "open", "distribution"
+
+    def make(self, material: Material) -> Content:
+        seen = sorted({str(r["network"]) for r in material.records})
+        return Content((Table("seen", "Networks that were seen", ("network",), tuple((n,) for n in seen)),))
+
+
+class Elsewhere(Open):
+    name, report = "elsewhere", "another report"
+
+
+class Plugin:
+    @hookimpl
+    def register_sections(self, registry: Registry[Section]) -> None:
+        registry.add(Open)
+        registry.add(Elsewhere)
+
+
+def test_register_sections(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Only the named sections, in their order; one of another report is refused."""
+    report = ["distribution", "report", str(store), "--out", str(tmp_path)]
+    with current_plugins().plus(Plugin()).in_use():
+        assert cli([*report, "--section", "open"]) == 0
+        assert [r["network"] for r in table(tmp_path / "seen.csv")] == list(NAMES)
+        assert [p.name for p in sorted(tmp_path.iterdir())] == ["index.html", "seen.csv"]
+        assert cli([*report, "--section", "elsewhere"]) == 2
+        assert "a section of the report distribution" in capsys.readouterr().err
+        assert cli([*report, "--section", "nobody"]) == 2
+        assert "statistics" in capsys.readouterr().err

@@ -27,7 +27,7 @@ from verifolio.model.answer import Verdict, Witness
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.bounder import Bounders
 from verifolio.plugin.data_source import Dataset
-from verifolio.plugin.registry import Plugins
+from verifolio.plugin.manager import Plugins
 from verifolio.plugins.distribution import run as running
 from verifolio.plugins.distribution.ledger import Ledger
 from verifolio.plugins.distribution.run import Distribution, Setting, make_family, make_items

@@ -23,7 +23,7 @@ from verifolio.plugins.distribution.closest import Closest
 from verifolio.plugins.distribution.family import Family, per_input
 from verifolio.plugins.distribution.grid_search import Binary, KBinary, KBinaryOptions
 from verifolio.plugins.distribution.search import Critical, Question, Status, Step
-from verifolio.portfolio.tree import single
+from verifolio.portfolio.tree import single_verifier
 from verifolio.run import End, Job, Link, Result
 from verifolio.solve.oracle import Oracle
 from verifolio.vnnlib import load
@@ -100,7 +100,7 @@ def ask(
     """The critical radius of `line` around 0.3 (0.2, just after grid point 0.199)."""
     steps: list[Step] = []
     question = Question(Family(network, np.array([0.3]), 0), GRID, log=steps.append, **more)  # type: ignore[arg-type]
-    with Oracle(single(verifier), Threads(16), infer=False) as oracle:
+    with Oracle(single_verifier(verifier), Threads(16), infer=False) as oracle:
         return search.run(question, oracle), steps
 
 
@@ -297,7 +297,7 @@ def test_a_failure_above_a_counterexample_is_history(plane: Network) -> None:
         history=(looked, slow, near),
         log=steps.append,
     )
-    with Oracle(single("crown"), "inline") as oracle:
+    with Oracle(single_verifier("crown"), "inline") as oracle:
         found = Bracket().run(question, oracle)
     assert found.status is Status.CLOSED
     assert all(s.radius < 0.27 for s in steps)
@@ -322,7 +322,7 @@ def test_a_radius_is_not_asked_again_with_no_more_time(plane: Network) -> None:
     known = Step("squeeze", 1.0, Verdict.SAT, distance=0.26, witness=point)
     family = Family(plane, np.array([0.2, 0.3]), 0)
     question = Question(family, tolerance=1e-3, timeout=0.1, history=(known,))
-    with Oracle(single(Slow()), "inline") as oracle:
+    with Oracle(single_verifier(Slow()), "inline") as oracle:
         found = Bracket().run(question, oracle)
     assert found.status is Status.OPEN
     assert 0.199 < found.lower < 0.2
@@ -334,7 +334,7 @@ def test_the_closest_point_by_one_verifier(plane: Network, verifier: str) -> Non
     """Only `milp` proves a distance; nobody's point is closer than it can be."""
     steps: list[Step] = []
     question = Question(Family(plane, np.array([0.2, 0.3]), 0), tolerance=1e-4, budget=20, log=steps.append)
-    with Oracle(single(verifier), "inline") as oracle:
+    with Oracle(single_verifier(verifier), "inline") as oracle:
         found = Closest().run(question, oracle)
         again = Closest().run(replace(question, history=tuple(steps)), oracle)
     assert found.upper is not None and found.upper >= 0.25 * (1 - 1e-6)
@@ -346,7 +346,7 @@ def test_the_closest_point_by_one_verifier(plane: Network, verifier: str) -> Non
 
 def test_a_verifier_that_does_not_minimise_leaves_it_open(plane: Network) -> None:
     question = Question(Family(plane, np.array([0.2, 0.3]), 0))
-    with Oracle(single("pgd"), "inline") as oracle:
+    with Oracle(single_verifier("pgd"), "inline") as oracle:
         found = Closest().run(question, oracle)
     assert (found.lower, found.upper, found.status) == (0.0, None, Status.OPEN)
     assert "minimises" in found.reason

@@ -19,7 +19,7 @@ from verifolio.model.problem import Domain, Problem
 from verifolio.model.query import product_graph
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.property import Reference
-from verifolio.portfolio.tree import single
+from verifolio.portfolio.tree import single_verifier
 from verifolio.solve.oracle import Oracle
 from verifolio.testing.generate import Shape, random_graph
 from verifolio.testing.regions import least_margin, linear_regions
@@ -59,7 +59,7 @@ def random_points(rng: np.random.Generator, count: int, classes: int, norm: floa
 
 
 def inline(verifier: str = "crown", timeout: float = 20.0) -> Oracle:
-    return Oracle(single(verifier), "inline", timeout=timeout)
+    return Oracle(single_verifier(verifier), "inline", timeout=timeout)
 
 
 def product_game(families: list[list[int]], networks: int) -> float:

@@ -33,7 +33,7 @@ from verifolio.plugins.ensemble.selection import (
     agreement_points,
 )
 from verifolio.plugins.ensemble.survey import Survey
-from verifolio.portfolio.tree import single
+from verifolio.portfolio.tree import single_verifier
 from verifolio.solve.oracle import Oracle
 from verifolio.testing.samples import age
 
@@ -129,7 +129,7 @@ def test_facts_of_an_earlier_version_are_proved_again(tmp_path: Path) -> None:
         ledger.add([false, lost, Fact("other", "spot", Verdict.SAT, "search", point)])
         assert len(ledger) == 3
     age(store)
-    with Ledger(store) as ledger, Oracle(single("crown"), "inline", timeout=20.0) as oracle:
+    with Ledger(store) as ledger, Oracle(single_verifier("crown"), "inline", timeout=20.0) as oracle:
         assert {f.verdict for f in ledger} == {Verdict.SAT}
         found = robust_accuracies([network], [[near], [far]], oracle, ledger, lambda: False)
     assert [(r.robust, r.broken) for r in found] == [(1, 0), (0, 1)]

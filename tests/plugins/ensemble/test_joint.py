@@ -14,8 +14,8 @@ from verifolio.errors import InputError
 from verifolio.model.answer import Verdict
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.property import Points, Reference
-from verifolio.plugin.registry import installed
 from verifolio.plugins.ensemble.compose import headed, merge
 from verifolio.plugins.ensemble.joint import JointOptions, SimultaneousMisclassification, average_query
 from verifolio.plugins.ensemble.keep import keep_query
@@ -34,7 +34,7 @@ def query(networks: tuple[Network, ...], reference: Reference, form: str) -> Que
 
 
 def test_the_property_is_registered() -> None:
-    assert installed().properties.get("simultaneous-misclassification") is SimultaneousMisclassification
+    assert current_plugins().properties.get("simultaneous-misclassification") is SimultaneousMisclassification
 
 
 def test_both_forms_agree(tiny: Any, tmp_path: Path) -> None:

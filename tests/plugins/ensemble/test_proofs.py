@@ -18,8 +18,8 @@ from verifolio.model.problem import Domain, Problem
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.bounder import Bounder, Bounders
 from verifolio.plugin.evidence import Bounds, Margins
+from verifolio.plugin.manager import Plugins
 from verifolio.plugin.property import Reference
-from verifolio.plugin.registry import Plugins
 from verifolio.plugins.ensemble.accuracy import _Work
 from verifolio.plugins.ensemble.ledger import Ledger
 from verifolio.plugins.ensemble.proofs import Prover

@@ -16,7 +16,7 @@ from verifolio.model.answer import Outcome
 from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.plugin.bounder import Bounder
 from verifolio.plugin.evidence import Assumptions, Bounds, Margins
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins, installed_plugins
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.plugins.fuzz.attained import Course, again, draw, resumed, run_attained
 from verifolio.plugins.fuzz.challenge import Challenge, Layout, make_challenge, random_layout
@@ -65,7 +65,7 @@ def quiet(_: str) -> None:
 
 
 def honest() -> AskedMembers:
-    plugins = installed()
+    plugins = current_plugins()
     members = [m for n in ("crown", "milp") for m in variants(plugins.verifiers.get(n))[:1]]
     return AskedMembers(tuple(members), tuple(plugins.all_bounders().values()), seconds=1.0)
 
@@ -151,9 +151,9 @@ def test_the_operators_are_taken_in_turn() -> None:
 
 
 def test_every_choice_of_an_option_is_a_member() -> None:
-    labels = [m.label for m in variants(installed().verifiers.get("crown"))]
+    labels = [m.label for m in variants(current_plugins().verifiers.get("crown"))]
     assert labels[:2] == ["crown", "crown:split=input"]
-    assert all(m.verifier.name == "crown" for m in variants(installed().verifiers.get("crown")))
+    assert all(m.verifier.name == "crown" for m in variants(current_plugins().verifiers.get("crown")))
 
 
 @pytest.mark.parametrize("norm", [0.0, 1.0, 2.0, math.inf])
@@ -176,7 +176,7 @@ def test_inside_is_exact() -> None:
 def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     from verifolio.cli.main import run
 
-    installed().verifiers.add(Prover)
+    current_plugins().verifiers.add(Prover)
     arguments = ["fuzz", "--kind", "attained", "--verifier", "prover", "--networks", "1", "--json"]
     try:
         code = run([*arguments, "--out", str(tmp_path)])
@@ -185,6 +185,6 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         assert shown["findings"][0]["subject"] == "prover"
         assert run(["fuzz", "--again", shown["findings"][0]["folder"], "--json"]) == 4
     finally:
-        installed.cache_clear()
+        installed_plugins.cache_clear()
     assert run(["fuzz", "--again", str(tmp_path)]) == 2
     assert run(["fuzz", "--kind", "attained", "--kind", "dense"]) == 2

@@ -17,7 +17,7 @@ from verifolio.model.problem import Problem
 from verifolio.model.query import Query
 from verifolio.plugin.bounder import Bounder
 from verifolio.plugin.evidence import Bounds
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins, installed_plugins
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.plugins.fuzz.campaign import Plan, Summary, draw, placed, run_campaign, sparing
 from verifolio.plugins.fuzz.examine import AskedVerifiers, examine, with_truth
@@ -104,7 +104,7 @@ def test_every_step_of_shrinking_is_a_problem_of_its_own(kind: str) -> None:
 
 
 def test_honest_members_agree(tmp_path: Path) -> None:
-    plugins = installed()
+    plugins = current_plugins()
     names = [n for n in ("milp", "smt", "crown", "pgd") if n in plugins.verifiers]
     verifiers = tuple(plugins.verifiers.get(n)() for n in names)
     asked = AskedVerifiers(verifiers, tuple(plugins.all_bounders().values()), seconds=5.0)
@@ -114,7 +114,7 @@ def test_honest_members_agree(tmp_path: Path) -> None:
 
 
 def test_a_member_that_takes_far_longer_than_the_others_is_spared() -> None:
-    members = tuple(installed().verifiers.get(n)() for n in ("milp", "smt", "crown"))
+    members = tuple(current_plugins().verifiers.get(n)() for n in ("milp", "smt", "crown"))
     summary = Summary(problems=20)
     summary.spent.update({"milp": 1.0, "smt": 1.5, "crown": 4.0})
     assert sparing(AskedVerifiers(members), summary).verifiers == members
@@ -129,12 +129,12 @@ def test_the_command_exits_with_four_on_a_finding(
 ) -> None:
     from verifolio.cli.main import run
 
-    installed().verifiers.add(Optimist)
+    current_plugins().verifiers.add(Optimist)
     arguments = ["fuzz", "--verifier", "optimist", "--networks", "10", "--seed", "5", "--kind", "dense"]
     try:
         code = run([*arguments, "--out", str(tmp_path), "--json"])
     finally:
-        installed.cache_clear()
+        installed_plugins.cache_clear()
     assert code == 4
     shown = json.loads(capsys.readouterr().out)
     assert shown["findings"][0]["subject"] == "optimist"

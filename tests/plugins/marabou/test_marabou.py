@@ -13,7 +13,7 @@ from verifolio.model.answer import Verdict
 from verifolio.model.query import Query
 from verifolio.plugin.choice import Choice
 from verifolio.plugins.marabou.verifier import Marabou, MarabouOptions
-from verifolio.portfolio.tree import Member, Portfolio, Race, single
+from verifolio.portfolio.tree import Member, Portfolio, Race, single_verifier
 from verifolio.solve.oracle import Oracle
 from verifolio.testing.verifiers import VerifierConformance
 
@@ -43,7 +43,7 @@ def test_the_example_networks(file: str, verdict: Verdict) -> None:
     query = Query.from_files(
         [networks / "digits_dense.onnx"], networks / "properties" / f"digits_dense_45_{file}.vnnlib"
     )
-    with Oracle(single(Marabou(MarabouOptions(unsat="trusted"))), timeout=60.0) as oracle:
+    with Oracle(single_verifier(Marabou(MarabouOptions(unsat="trusted"))), timeout=60.0) as oracle:
         assert oracle.ask(query).verdict is verdict
 
 
@@ -53,7 +53,7 @@ def test_untrusted_proofs_are_only_reported() -> None:
     query = Query.from_files(
         [networks / "digits_dense.onnx"], networks / "properties" / "digits_dense_45_0.01.vnnlib"
     )
-    with Oracle(single("marabou"), timeout=60.0) as oracle:
+    with Oracle(single_verifier("marabou"), timeout=60.0) as oracle:
         answer = oracle.ask(query)
     assert answer.verdict is Verdict.UNKNOWN
     assert "not trusted" in answer.reason

@@ -17,7 +17,7 @@ from verifolio.cli.main import run
 from verifolio.encode.torch_export import export_onnx
 from verifolio.plugins.measure.metrics import Item, Row, Sampling, accuracy, satisfaction, security, summarise
 from verifolio.plugins.measure.sample import draw, folded, in_unit_ball, share_interval, walk
-from verifolio.portfolio.tree import single
+from verifolio.portfolio.tree import single_verifier
 from verifolio.properties.file import choose_property
 from verifolio.properties.verdict import Status, decide
 
@@ -53,7 +53,7 @@ def test_the_three_metrics(network: Network, oracle: Oracle) -> None:
     items = [Item(0, 0), Item(1, 0)]
     items = satisfaction(oracle, prop, [network], references, items, silent)
     assert [i.csat for i in items] == ["proved", "refuted"]
-    with Oracle(single("pgd"), "inline", timeout=1.0) as attacker:
+    with Oracle(single_verifier("pgd"), "inline", timeout=1.0) as attacker:
         items = security(attacker, prop, [network], references, items, silent)
     assert [i.csec for i in items] == ["survived", "violated"]
     items = accuracy(prop, [network], references, items, SAMPLING, silent)
@@ -68,7 +68,7 @@ def test_the_three_metrics(network: Network, oracle: Oracle) -> None:
 
 def test_open_is_neither_proved_nor_refuted(network: Network) -> None:
     prop = choose_property("classification")
-    with Oracle(single("pgd", {"rounds": 1, "samples": 100}), "inline", timeout=2.0) as attacker:
+    with Oracle(single_verifier("pgd", {"rounds": 1, "samples": 100}), "inline", timeout=2.0) as attacker:
         finding = decide(attacker, prop, [network], Reference(np.array([0.6, 0.4]), 0, 0.05))
     assert finding.status is Status.OPEN
     summary = summarise(Row("net", "p", 0.1, (Item(0, 0, csat="open"),)), SAMPLING)
@@ -203,7 +203,7 @@ def test_an_attack_that_refuses_was_not_survived(network: Network, tmp_path: Pat
     export_onnx(smooth, tmp_path / "smooth.onnx", (2,))
     nets, prop = [Network.load(tmp_path / "smooth.onnx")], choose_property("classification")
     around, items = [Reference(np.array([0.5, 0.5]), 0, 0.1)], [Item(0, 0)]
-    with Oracle(single("smt"), "inline", timeout=2.0) as attacker:
+    with Oracle(single_verifier("smt"), "inline", timeout=2.0) as attacker:
         items = security(attacker, prop, nets, around, items, silent)
     assert items[0].csec == "refused" and items[0].reason
     summary = summarise(Row("net", prop.name, 0.1, tuple(items)), SAMPLING)
@@ -214,7 +214,7 @@ def test_a_softmax_is_attacked_where_it_is_broken(network: Network) -> None:
     """Scores (0.9, 0.4, 0.1) around x: the probability is below 0.55 at every point, far from a linear proof."""
     prop = choose_property("strong-classification", {"eta": 0.55})
     around = [Reference(np.array([0.9, 0.4]), 0, 0.01)]
-    with Oracle(single("pgd"), "inline", timeout=1.0) as attacker:
+    with Oracle(single_verifier("pgd"), "inline", timeout=1.0) as attacker:
         items = security(attacker, prop, [network], around, [Item(0, 0)], silent)
     assert items[0].csec == "violated"
 

@@ -16,7 +16,7 @@ from verifolio.graph import Dense, Graph, Relu
 from verifolio.graph.enclosure import enclose
 from verifolio.model.answer import Verdict
 from verifolio.model.problem import Ball, Domain, Problem, dense_rows
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.milp.options import MilpOptions
 from verifolio.plugins.milp.verifier import Milp
@@ -34,7 +34,10 @@ SCALES = (0.0, 2.0, 4.0)  # powers of ten by which neurons differ
 
 def context(problem: Problem, seconds: float = 30.0) -> Context:
     return Context(
-        Budget(seconds), bounders=installed().all_bounders(), check=checker(problem, single=True), seed=1
+        Budget(seconds),
+        bounders=current_plugins().all_bounders(),
+        check=checker(problem, single=True),
+        seed=1,
     )
 
 

@@ -10,7 +10,7 @@ import pytest
 from verifolio.encode.heads import clamp_head
 from verifolio.model.answer import Verdict
 from verifolio.model.problem import Ball, Domain, Problem
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.milp.options import MilpOptions
 from verifolio.plugins.milp.verifier import Milp
@@ -24,7 +24,7 @@ DISTANCES = (1e-5, 1e-2, -1e-5, -1e-2)
 
 
 def verdict(problem: Problem, **options: object) -> Verdict:
-    context = Context(Budget(30.0), bounders=installed().all_bounders(), check=checker(problem))
+    context = Context(Budget(30.0), bounders=current_plugins().all_bounders(), check=checker(problem))
     return Milp(MilpOptions(**options)).run(problem, context).verdict  # type: ignore[arg-type]
 
 

@@ -16,7 +16,7 @@ from verifolio.model.answer import Verdict
 from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.plugin.bounder import Bounders
 from verifolio.plugin.evidence import Evidence
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.milp.decide import encode_tightly
 from verifolio.plugins.milp.options import MilpOptions
@@ -73,7 +73,7 @@ def test_a_solver_is_not_believed_where_big_ms_are_huge(search: str) -> None:
     rows = make_rows([({inputs: 1.0}, taken + 1e-6 * abs(taken))])
     problem = Problem(graph, Domain(-np.ones(inputs), np.ones(inputs)), (rows,))
     options = MilpOptions(search=search, solver="highs", tighten=0.0)  # type: ignore[arg-type]
-    quiet = Context(budget=Budget(5.0), bounders=installed().all_bounders(), check=lambda _: False)
+    quiet = Context(budget=Budget(5.0), bounders=current_plugins().all_bounders(), check=lambda _: False)
     assert Milp(options).run(problem, quiet).verdict is not Verdict.UNSAT
 
 
@@ -109,7 +109,7 @@ def test_a_model_beyond_the_free_licence_falls_back_with_the_reason() -> None:
 
 
 def test_evidence_makes_big_m_tighter() -> None:
-    bounders = installed().all_bounders()
+    bounders = current_plugins().all_bounders()
     if not {"interval", "crown"} <= set(bounders):
         pytest.skip("needs the bounders interval and crown")
     rng = np.random.default_rng(1)
@@ -146,7 +146,7 @@ def test_what_rests_on_another_tools_bounds_is_theirs() -> None:
     rng = np.random.default_rng(2)
     graph = random_graph(rng, Shape(inputs=3, width=8, depth=2))
     problem = Problem(graph, random_domain(rng, 3), (make_rows([({3: 1.0}, -100.0)]),))
-    began = installed().all_bounders()["interval"].bound([problem])[0]
+    began = current_plugins().all_bounders()["interval"].bound([problem])[0]
     for foreign in (False, True):
         evidence = Evidence()
         given = replace(began, foreign=foreign)
@@ -277,7 +277,7 @@ def test_margins_of_another_condition_prove_nothing() -> None:
     far = Problem(graph, box, (make_rows([({4: 1.0, 5: -1.0}, gap - 50.0)]),))
     near = Problem(graph, box, (make_rows([({4: 1.0, 5: -1.0}, gap + 0.1)]),))
     evidence = Evidence()
-    evidence.add_bounds(installed().all_bounders()["crown"].bound([far])[0])
+    evidence.add_bounds(current_plugins().all_bounders()["crown"].bound([far])[0])
     alone = Context(budget=Budget(10.0), evidence=evidence)  # without bounders, and nothing replays
     assert Milp().run(near, alone).verdict is not Verdict.UNSAT
     assert Milp().run(far, alone).verdict is Verdict.UNSAT

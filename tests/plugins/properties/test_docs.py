@@ -42,7 +42,11 @@ def test_the_example_runs(
 
 
 def test_every_built_in_property_is_described() -> None:
-    from verifolio.plugin.registry import installed
+    from verifolio.plugin.manager import current_plugins
 
-    ours = [p.name for p in installed().properties if p.__module__.startswith("verifolio.plugins.properties")]
+    ours = [
+        p.name
+        for p in current_plugins().properties
+        if p.__module__.startswith("verifolio.plugins.properties")
+    ]
     assert ours and all(f"| `{name}` |" in TABLE for name in ours)

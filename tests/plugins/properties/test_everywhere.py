@@ -11,7 +11,7 @@ import pytest
 import torch
 from numpy.typing import ArrayLike, NDArray
 
-from verifolio import Network, Oracle, Reference, installed
+from verifolio import Network, Oracle, Reference, current_plugins
 from verifolio.cli.main import run
 from verifolio.encode.onnx_writer import write_onnx
 from verifolio.plugin.property import Growth, Points, Property
@@ -92,7 +92,7 @@ def violations(prop: Property, nets: list[Network], around: Reference) -> Array:
 def test_the_list_is_complete() -> None:
     """A new property belongs into it; `vnnlib` has no radius, and ensembles test their own property."""
     known = {*NAMES, "vnnlib", "simultaneous-misclassification"}
-    assert {p.name for p in installed().properties} == known
+    assert {p.name for p in current_plugins().properties} == known
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -15,7 +15,7 @@ from verifolio import Network, Oracle, Property, Reference, Verdict
 from verifolio.encode.torch_export import export_onnx
 from verifolio.plugin.property import Points
 from verifolio.plugins.properties.distances import Lipschitz, LipschitzOptions
-from verifolio.portfolio.tree import single
+from verifolio.portfolio.tree import single_verifier
 from verifolio.properties.file import choose_property
 from verifolio.properties.verdict import Status, decide
 from verifolio.vnnlib import write
@@ -55,7 +55,7 @@ def line(seed: int, folder: Path) -> Network:
 
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[Oracle]:
-    with Oracle(single("milp"), "inline", timeout=20.0, infer=False) as found:
+    with Oracle(single_verifier("milp"), "inline", timeout=20.0, infer=False) as found:
         yield found
 
 

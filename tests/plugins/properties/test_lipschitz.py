@@ -15,7 +15,7 @@ from verifolio.encode.onnx_writer import write_onnx
 from verifolio.encode.torch_export import export_onnx
 from verifolio.plugins.properties.affine import affine_radius
 from verifolio.plugins.properties.distances import Lipschitz, LipschitzOptions
-from verifolio.portfolio.tree import single
+from verifolio.portfolio.tree import single_verifier
 from verifolio.properties.file import choose_property
 from verifolio.properties.verdict import Status, at_sight, decide, follow
 from verifolio.testing.networks import dense_graph
@@ -23,7 +23,7 @@ from verifolio.testing.networks import dense_graph
 
 @pytest.fixture(scope="module")
 def oracle() -> Iterator[Oracle]:
-    with Oracle(single("milp"), "inline", timeout=20.0) as found:
+    with Oracle(single_verifier("milp"), "inline", timeout=20.0) as found:
         yield found
 
 
@@ -71,7 +71,7 @@ def test_shells_decide_what_the_one_query_decides(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(3, 8), nn.ReLU(), nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 2))
     export_onnx(model, tmp_path / "net.onnx", (3,))
     network, seen = Network.load(tmp_path / "net.onnx"), set()
-    with Oracle(single("milp"), "inline", timeout=20.0, infer=False) as oracle:
+    with Oracle(single_verifier("milp"), "inline", timeout=20.0, infer=False) as oracle:
         for k in range(2):
             reference = Reference(np.random.default_rng(k).uniform(0.1, 0.9, 3), 0, 0.3)
             for constant in (0.1, 0.25, 0.5, 1.0):

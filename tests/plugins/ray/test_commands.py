@@ -12,7 +12,7 @@ from verifolio.cli import doctor
 from verifolio.cli.app import build_app
 from verifolio.cli.common import at
 from verifolio.cli.main import run
-from verifolio.plugin.hooks import make_executor
+from verifolio.plugin.manager import current_plugins
 
 
 def leaves(command: Any, path: tuple[str, ...] = ()) -> list[tuple[tuple[str, ...], Any]]:
@@ -63,6 +63,8 @@ def test_a_missing_package_is_named(
 
 
 def test_a_device_is_told_to_executors_that_ask() -> None:
-    assert make_executor("ray", 1, "cuda:0").options.device == "cuda:0" if make_missing() is None else True
-    with make_executor("process", 1, "cuda:0") as executor:
+    plugins = current_plugins()
+    if make_missing() is None:
+        assert plugins.make_executor("ray", 1, "cuda:0").options.device == "cuda:0"
+    with plugins.make_executor("process", 1, "cuda:0") as executor:
         assert not hasattr(executor.options, "device")

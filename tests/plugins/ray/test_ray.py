@@ -20,7 +20,7 @@ from verifolio.model.answer import Verdict
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.executor import Executor, Handle
 from verifolio.plugins.ray.executor import RayExecutor, RayOptions
-from verifolio.portfolio.tree import single
+from verifolio.portfolio.tree import single_verifier
 from verifolio.run import End, Job, Limits
 from verifolio.solve.oracle import Oracle
 from verifolio.testing import hostile
@@ -147,7 +147,7 @@ def test_a_cancelled_query_is_gone_within_two_seconds(place: Executor, tmp_path:
     from verifolio.testing.hostile_verifiers import Stubborn
 
     network = write_sum(tmp_path)
-    with Oracle(single(Stubborn()), place) as oracle:
+    with Oracle(single_verifier(Stubborn()), place) as oracle:
         asking = oracle.submit(reaches(network, 2.5))
         time.sleep(1.0)
         begin = time.monotonic()
@@ -161,7 +161,7 @@ def test_a_node_without_the_file_is_sent_it(place: Executor, tmp_path: Path) -> 
     network = write_sum(tmp_path)
     with network.path.open("rb") as stream:
         mine = Network(Path(f"/proc/self/fd/{stream.fileno()}"), network.sha256)
-        with Oracle(single("pgd"), place, timeout=PATIENT) as oracle:
+        with Oracle(single_verifier("pgd"), place, timeout=PATIENT) as oracle:
             answer = oracle.ask(reaches(mine, 1.5))
     assert answer.verdict is Verdict.SAT, answer.reason
 
@@ -219,10 +219,10 @@ def test_a_lost_node_costs_no_answer(cluster: Any, tmp_path: Path) -> None:
 def test_a_killed_driver_leaves_nothing(cluster: Any) -> None:
     code = (
         "import sys, time\n"
-        "from verifolio.plugin.hooks import make_executor\n"
+        "from verifolio.plugin.manager import current_plugins\n"
         "from verifolio.run import Job\n"
         "from verifolio.testing import hostile\n"
-        "place = make_executor('ray@' + sys.argv[1], 1)\n"
+        "place = current_plugins().make_executor('ray@' + sys.argv[1], 1)\n"
         "handle = place.submit(Job(hostile.announce_and_ignore))\n"
         "while not handle.messages(): time.sleep(0.05)\n"
         "print(handle.messages()[0], flush=True)\n"

@@ -17,7 +17,7 @@ from verifolio.model.answer import Outcome, Verdict
 from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.plugin.bounder import Bounder, Bounders
 from verifolio.plugin.evidence import Bounds
-from verifolio.plugin.registry import installed
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.smt.verifier import Smt, SmtOptions
 from verifolio.run.budget import Budget
@@ -153,7 +153,7 @@ class Telling(Bounder):
 
     def __init__(self) -> None:
         self.calls = 0
-        self.inner = installed().all_bounders()["crown"]
+        self.inner = current_plugins().all_bounders()["crown"]
 
     def bound(
         self, problems: Sequence[Problem], budget: Budget | None = None, known: Bounds | None = None

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from verifolio import installed
+from verifolio import current_plugins
 from verifolio.encode.torch_export import Normalise
 from verifolio.errors import InputError
 
@@ -33,7 +33,7 @@ def boxes(shape: tuple[int, ...], radius: float) -> tuple[Tensor, Tensor]:
 def test_bounds_hold(make: Callable[[], tuple[nn.Sequential, tuple[int, ...]]], name: str) -> None:
     torch.manual_seed(1)
     module, shape = make()
-    bounder = installed().all_bounders()[name]
+    bounder = current_plugins().all_bounders()[name]
     assert bounder.differentiable
     lower, upper = boxes(shape, 0.1)
     rows = torch.randn(5, 3, 4)
@@ -55,7 +55,7 @@ def test_crown_is_exact_without_relaxation() -> None:
     rows = torch.randn(5, 3, 4)
     values = (rows @ module(lower)[:, :, None])[:, :, 0]
     for name in ("interval", "crown"):
-        bound = installed().all_bounders()[name].margins(module, lower, upper, rows)
+        bound = current_plugins().all_bounders()[name].margins(module, lower, upper, rows)
         torch.testing.assert_close(bound, values, rtol=1e-4, atol=1e-4)
 
 
@@ -64,7 +64,7 @@ def test_crown_is_tighter_on_average() -> None:
     module, shape = dense()
     lower, upper = boxes(shape, 0.2)
     rows = torch.randn(5, 3, 4)
-    bounders = installed().all_bounders()
+    bounders = current_plugins().all_bounders()
     loose, tight = (bounders[n].margins(module, lower, upper, rows).mean() for n in ("interval", "crown"))
     assert tight > loose
 
@@ -72,6 +72,6 @@ def test_crown_is_tighter_on_average() -> None:
 def test_unknown_layers_are_named() -> None:
     module = nn.Sequential(nn.Linear(4, 4), nn.GELU(), nn.Softplus(), nn.Linear(4, 2))
     with pytest.raises(InputError, match="GELU, Softplus"):
-        installed().all_bounders()["crown"].margins(
+        current_plugins().all_bounders()["crown"].margins(
             module, torch.zeros(1, 4), torch.ones(1, 4), torch.ones(1, 1, 2)
         )

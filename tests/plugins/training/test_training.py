@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
 
-from verifolio import Network, installed
+from verifolio import Network, Regime, Registry, current_plugins, hookimpl
 from verifolio.cli.main import run
 from verifolio.data import load_data
 from verifolio.errors import InputError
@@ -192,7 +193,7 @@ def proved_share(model: nn.Sequential, x: Tensor, y: Tensor, ball: Ball, path: P
     network, prop = Network.load(path), choose_property("classification")
     pairs = zip(x, y, strict=True)
     problems = [prop.query([network], ball.reference(a, int(b))).problems[0] for a, b in pairs]
-    found = installed().all_bounders()[bounder].bound(problems)
+    found = current_plugins().all_bounders()[bounder].bound(problems)
     return float(np.mean([b.least_margin(p) > 0 for b, p in zip(found, problems, strict=True)]))
 
 
@@ -225,7 +226,7 @@ def test_label_rows() -> None:
 def test_counterexamples_come_from_any_falsifier(
     falsifier: str, ordinary: nn.Sequential, digits: tuple[Tensor, Tensor]
 ) -> None:
-    if falsifier not in installed().verifiers:
+    if falsifier not in current_plugins().verifiers:
         pytest.skip(f"{falsifier} is not installed")
     x, y = digits[0][:12], digits[1][:12]
     plan = Hunt(falsifier, ball=Ball(0.15), timeout=0.5, executor="inline")
@@ -306,6 +307,37 @@ def test_bad_options_give_clear_errors(
 ) -> None:
     assert run(base(tmp_path, *more)) == 2
     assert words in capsys.readouterr().err
+
+
+@dataclass(frozen=True)
+class Doubled(Regime):
+    """Cross-entropy, many times."""
+
+    name: ClassVar[str] = "doubled"
+    steps: int = 1
+    factor: float = 2.0
+
+    def loss(
+        self, model: nn.Module, x: torch.Tensor, y: torch.Tensor, part: float, random: torch.Generator
+    ) -> torch.Tensor:
+        return self.factor * torch.nn.functional.cross_entropy(model(x), y)
+
+
+class Plugin:
+    @hookimpl
+    def register_regimes(self, registry: Registry[Regime]) -> None:
+        registry.add(Doubled)
+
+
+def test_register_regimes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A regime of somebody else's: by name, with its own options and those it shares with ours."""
+    with current_plugins().plus(Plugin()).in_use():
+        made = make_regime(Choices("doubled", 0.2, steps=7, more=("factor=3",)))
+        assert made == Doubled(Ball(0.2), 7, 3.0)
+        assert run(base(tmp_path, "--regime", "doubled", "--regime-option", "factor=0.5", "--json")) == 0
+        assert json.loads(capsys.readouterr().out)["regime"] == "doubled"
+        assert run(base(tmp_path, "--regime", "doubled", "--regime-option", "magic=1")) == 2
+        assert "one of the options" in capsys.readouterr().err
 
 
 def test_a_network_is_trained_once(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from verifolio.model.answer import Outcome
 from verifolio.model.problem import NARROW, Problem
 from verifolio.plugin.verifier import Context
-from verifolio.plugins.crown.kernel.boxes import BoxBatch, BoxEngine, Findings
+from verifolio.plugins.crown.kernel.boxes import BoxBatch, BoxEngine, Findings, KernelEngine
 from verifolio.plugins.crown.propagate.region import shrunk_box
 from verifolio.plugins.crown.search.attack import InterleavedAttack
 from verifolio.plugins.crown.search.candidates import Violation
@@ -52,7 +52,8 @@ class InputSearch:
         self.tree = BoxTree() if record else None
         self.limit, self.size = batch, min(batch, FIRST_BATCH)
         self.violation = Violation(problem, context.device)
-        self.attack = InterleavedAttack(problem, context, eager=False)
+        # the kernel's own boxes find what there is to find; by tensors a single batch may take as long as an attack
+        self.attack = InterleavedAttack(problem, context, eager=not isinstance(engine, KernelEngine))
         lower, upper = shrunk_box(problem.domain)
         self.root = BoxBatch(lower[None].copy(), upper[None].copy(), engine.phase[None].copy())
         self.frontier: Frontier[BoxBatch] = Frontier()

@@ -30,7 +30,7 @@ from verifolio.plugins.bench.portfolio.table import (
     run_schedule,
 )
 from verifolio.plugins.bench.portfolio.write import portfolio_text, read_back
-from verifolio.portfolio.tree import built_in
+from verifolio.plugins.default_portfolio.chooser import built_in
 
 ROOT = Path(__file__).resolve().parents[4]
 NETWORKS = ROOT / "examples" / "networks"
