@@ -1,5 +1,5 @@
 # make test: everything a change has to pass, from a fresh clone. Needs Python 3.11 or later with pip; nothing else.
-.PHONY: help test test-all check lint types pytest faults mutants reference demo clean
+.PHONY: help test test-all check lint types docs reference faults mutants demo clean
 .DEFAULT_GOAL := help
 export PYTHONSAFEPATH := 1
 # the tests' networks are tiny: threads would only wait for each other
@@ -12,13 +12,15 @@ RUN := $(VENV)/bin
 # The environment is rebuilt whenever what it was made from has changed, or when the folder has moved.
 KEY := $(shell { cat pyproject.toml constraints.txt plugins/crown/kernel/_boxes.c; pwd; $(PYTHON) --version; } | cksum | tr ' ' '-')
 READY := $(VENV)/ready-$(KEY)
+DOCS_READY := $(VENV)/docs-$(KEY)
 TYPES := build/types
 
 help:
 	@echo "make test      install into $(VENV), check style and types, run the tests (all that a change must pass)"
 	@echo "make test-all  the same with the slow tests"
 	@echo "make check     style and types only"
-	@echo "make reference write the page of all commands from their own texts"
+	@echo "make docs      the documentation as a site in build/site, every link checked"
+	@echo "make reference write the generated pages of docs/reference anew"
 	@echo "make faults    seed known kinds of faults one at a time: do the tests fail on each? (an hour)"
 	@echo "make mutants   400 small changes of the trust base: the share that the tests notice (hours; goes on where it stopped)"
 	@echo "make demo      from nothing to a proof, a counterexample and pictures in out/"
@@ -30,6 +32,10 @@ $(READY):
 	$(PYTHON) -m venv $(VENV)
 	$(RUN)/python -m pip install --quiet --constraint constraints.txt "setuptools>=77"
 	$(RUN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[dev]"
+	touch $@
+
+$(DOCS_READY): $(READY)
+	$(RUN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[docs]"
 	touch $@
 
 test: check
@@ -49,11 +55,16 @@ types: $(READY)
 	rm -rf $(TYPES)
 	mkdir -p $(TYPES)/verifolio
 	ln -s $(CURDIR)/core/* $(CURDIR)/plugins $(CURDIR)/vnnlib $(TYPES)/verifolio
-	ln -s $(CURDIR)/checker/verifolio_check $(CURDIR)/tests $(CURDIR)/examples $(CURDIR)/benchmarks $(TYPES)
+	ln -s $(CURDIR)/checker/verifolio_check $(CURDIR)/tests $(CURDIR)/examples $(CURDIR)/benchmarks $(CURDIR)/docs $(TYPES)
 	cd $(TYPES) && MYPYPATH=examples/third_party $(CURDIR)/$(RUN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache \
-		--explicit-package-bases --namespace-packages verifolio verifolio_check tests examples benchmarks
+		--explicit-package-bases --namespace-packages verifolio verifolio_check tests examples benchmarks docs
 
+docs: $(DOCS_READY)
+	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict --quiet
+
+# every generator writes its own page, and tests/test_docs.py runs each with --check
 reference: $(READY)
+	for script in docs/build_*.py; do $(RUN)/python $$script || exit 1; done
 	$(RUN)/python -P -m verifolio.cli.reference
 
 faults: $(READY)

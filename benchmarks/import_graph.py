@@ -1,4 +1,4 @@
-"""Who imports whom in core, as a drawing in docs/imports.md: `python benchmarks/import_graph.py` writes it.
+"""Who imports whom in core, drawn in docs/explanation/imports.md: `python benchmarks/import_graph.py` writes it.
 
 The packages of core are nodes, and so are the modules that lie directly in it; every import counts, those inside
 functions and those for type checkers too. An edge that follows from others is left out of the drawing.
@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-CORE, PAGE = ROOT / "core", ROOT / "docs" / "imports.md"
+CORE, PAGE = ROOT / "core", ROOT / "docs/explanation/imports.md"
 PUBLIC = ("__init__", "__main__")  # the front doors, which may import anything
 # Edges that make a cycle and are being removed: the oracle in the signature of an estimator. May only shrink.
 LEAVING = {("plugin", "solve")}
@@ -105,7 +105,7 @@ def settled(graph: Graph) -> dict[str, set[str]]:
 
 
 def page() -> str:
-    """What docs/imports.md should be."""
+    """What docs/explanation/imports.md should be."""
     return drawing(without_implied(settled(import_graph())))
 
 

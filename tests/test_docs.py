@@ -1,4 +1,4 @@
-"""Every example in the README and in docs/ runs and prints what the page says.
+"""Every example in the README and in docs/ runs and prints what the page says; every link leads somewhere.
 
 Fences of python, console and sh are executed, page by page, in an empty folder in which `examples` is the
 project's own. `<!-- file: NAME -->` before a fence writes it to a file, `<!-- not run: REASON -->` leaves it
@@ -15,11 +15,15 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).resolve().parent.parent
-PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("README.md")])
+DOCS = ROOT / "docs"
+PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md"), *(ROOT / "examples").rglob("README.md")])
+GENERATORS = sorted(DOCS.glob("build_*.py"))
 FENCE = re.compile(r"(?:<!-- (file|not run): (.+?) -->\n)?^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]+)[^)]*\)")
+LINK = re.compile(r"\[[^\]]*\]\(([^)#\s]*)(?:#([^)\s]+))?\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -52,12 +56,12 @@ def place(tmp_path: Path) -> Path:
 
 
 def environment(place: Path) -> dict[str, str]:
-    """Commands of this interpreter first; pip works offline, into a folder of its own."""
+    """Commands of this interpreter first; a page can import its files; pip works offline, into its own folder."""
     return {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "PYTHONSAFEPATH": "1",
-        "PYTHONPATH": str(place / "site"),
+        "PYTHONPATH": f"{place / 'site'}{os.pathsep}{place}",
         "OMP_NUM_THREADS": "1",
         "PIP_TARGET": str(place / "site"),
         "PIP_NO_DEPS": "1",
@@ -141,11 +145,33 @@ def test_examples_run(page: Path, place: Path) -> None:
     assert not trouble, f"{page.relative_to(ROOT)}:\n{trouble}"
 
 
+def prose(page: Path) -> str:
+    """A page without its fenced blocks, in which brackets and signs have other meanings."""
+    return FENCE.sub("", page.read_text(encoding="utf-8"))
+
+
+def anchor(heading: str) -> str:
+    """What GitHub and MkDocs both call a heading, without its marks of code and emphasis."""
+    text = re.sub(r"[^\w\s-]", "", heading.replace("*", "")).strip().lower()
+    return re.sub(r"\s", "-", text)
+
+
+def broken_links(page: Path) -> list[str]:
+    """Links to files that are not there, or to headings that those files do not have."""
+    broken = []
+    for target, part in LINK.findall(prose(page)):
+        if "://" in target:
+            continue
+        path = page.parent / target if target else page
+        known = [anchor(h) for h in HEADING.findall(prose(path))] if part and path.is_file() else [part]
+        if not path.exists() or part not in known:
+            broken.append(f"{target}#{part}" if part else target)
+    return broken
+
+
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_links_lead_somewhere(page: Path) -> None:
-    targets = LINK.findall(page.read_text(encoding="utf-8"))
-    broken = [t for t in targets if "://" not in t and not (page.parent / t).exists()]
-    assert not broken
+    assert not broken_links(page)
 
 
 def test_the_page_of_commands_is_fresh() -> None:
@@ -154,16 +180,69 @@ def test_the_page_of_commands_is_fresh() -> None:
     assert (ROOT / PAGE).read_text(encoding="utf-8") == render(), "run `make reference`"
 
 
-def test_every_page_is_in_the_index() -> None:
-    index = (ROOT / "docs/README.md").read_text(encoding="utf-8")
-    missing = [
-        p.name for p in (ROOT / "docs").glob("*.md") if p.name != "README.md" and f"({p.name})" not in index
+def test_a_broken_link_is_noticed(tmp_path: Path) -> None:
+    (tmp_path / "other.md").write_text("# One `two(x)`\n```\n# no heading\n```\n", encoding="utf-8")
+    page = tmp_path / "page.md"
+    page.write_text(
+        "[a](other.md#one-twox) [b](other.md#no-heading) [c](none.md) [d](#e)\n\n# E\n", encoding="utf-8"
+    )
+    assert broken_links(page) == ["other.md#no-heading", "none.md"]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_paths_of_the_repository_exist(page: Path) -> None:
+    """A source file or folder of ours that a page names is there; tables are made by running something."""
+    folders = "core|plugins|vnnlib|checker|tests|benchmarks|examples|docs"
+    named = re.findall(rf"`((?:{folders})/[a-z_0-9/]*(?:\.py|\.md|\.yaml|\.c)?)`", prose(page))
+    assert not [path for path in named if not (ROOT / path).exists()]
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.rglob("*.md")), ids=lambda p: str(p.relative_to(ROOT)))
+def test_pages_link_within_the_site(page: Path) -> None:
+    """The site has the files below docs/ and no others."""
+    paths = [
+        (page.parent / target).resolve() for target, _ in LINK.findall(prose(page)) if "://" not in target
     ]
-    assert not missing
+    assert not [p for p in paths if not p.is_relative_to(DOCS)]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
+def test_lists_and_tables_have_a_blank_line_before(page: Path) -> None:
+    """MkDocs takes a list or a table that follows a line of text directly for more of that text."""
+    starts = re.compile(r"^(?![-#|\s]|\d+\. |<!--)[^\n]+\n(?=- |\d+\. |\|)", re.MULTILINE)
+    assert not starts.findall(prose(page))
+
+
+def pages_of(entry: object) -> list[str]:
+    """The files that an entry of the navigation names, at any depth."""
+    if isinstance(entry, str):
+        return [entry]
+    inner = entry.values() if isinstance(entry, dict) else entry if isinstance(entry, list) else ()
+    return [page for part in inner for page in pages_of(part)]
+
+
+def test_every_page_is_in_the_navigation_once() -> None:
+    settings = yaml.safe_load((ROOT / "mkdocs.yml").read_text(encoding="utf-8"))
+    present = sorted(p.relative_to(DOCS).as_posix() for p in DOCS.rglob("*.md"))
+    assert sorted(pages_of(settings["nav"])) == present
+
+
+@pytest.mark.parametrize("script", GENERATORS, ids=lambda p: p.name)
+def test_generated_pages_are_fresh(script: Path) -> None:
+    command = [sys.executable, "-P", str(script), "--check"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_reference_has_every_exported_name() -> None:
+    import verifolio
+
+    headings = HEADING.findall(prose(DOCS / "reference/api.md"))
+    assert [name for name in verifolio.__all__ if headings.count(name) != 1] == []
 
 
 def test_the_glossary_names_modules_that_exist() -> None:
-    text = (ROOT / "docs/glossary.md").read_text(encoding="utf-8")
+    text = (ROOT / "docs/reference/glossary.md").read_text(encoding="utf-8")
     named = re.findall(r"`((?:core|plugins|vnnlib|checker)/[\w/]+\.\w+)`", text)
     assert len(named) >= 20
     assert [name for name in named if not (ROOT / name).is_file()] == []

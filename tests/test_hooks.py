@@ -1,4 +1,4 @@
-"""The hooks police themselves: each has a docstring, a section in docs/plugins.md, a built-in and a test."""
+"""The hooks police themselves: each has a docstring, a section in docs/reference/hooks.md, a built-in and a test."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ HOOKS = sorted(
     for name, value in vars(hookspecs).items()
     if inspect.isfunction(value) and value.__module__ == hookspecs.__name__
 )
-PAGE = (ROOT / "docs/plugins.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/reference/hooks.md").read_text(encoding="utf-8")
 TESTS = "\n".join(
     p.read_text(encoding="utf-8") for p in (ROOT / "tests").rglob("*.py") if p.name != "test_hooks.py"
 )
@@ -33,10 +33,12 @@ def test_documented(name: str) -> None:
     function = getattr(hookspecs, name)
     assert (function.__doc__ or "").strip()
     section = re.search(rf"^## `{name}\((.*?)\)`$(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL)
-    assert section, f"docs/plugins.md has no section `{name}(...)`"
+    assert section, f"docs/reference/hooks.md has no section `{name}(...)`"
     assert "```python" in section[2], f"the section of {name} has no example"
     parameters = list(inspect.signature(function).parameters)
-    assert section[1].split(", ") == parameters, f"docs/plugins.md: {name} takes {', '.join(parameters)}"
+    assert section[1].split(", ") == parameters, (
+        f"docs/reference/hooks.md: {name} takes {', '.join(parameters)}"
+    )
 
 
 def test_nothing_else_is_documented() -> None:

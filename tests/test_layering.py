@@ -107,7 +107,7 @@ def test_a_cycle_would_be_found(graphs: Any) -> None:
 
 
 def test_the_drawing_is_up_to_date(graphs: Any) -> None:
-    drawn = (ROOT / "docs/imports.md").read_text(encoding="utf-8")
+    drawn = (ROOT / "docs/explanation/imports.md").read_text(encoding="utf-8")
     assert drawn == graphs.page(), "run `python benchmarks/import_graph.py`"
 
 

@@ -54,8 +54,8 @@ def test_pins_satisfy_the_ranges() -> None:
     lines = (ROOT / "constraints.txt").read_text(encoding="utf-8").splitlines()
     pairs = (line.split("==") for line in lines if line and not line.startswith("#"))
     pins = {canonicalize_name(name): version for name, version in pairs}
-    wanted = [*PROJECT["project"]["dependencies"], *PROJECT["project"]["optional-dependencies"]["dev"]]
-    for text in wanted:
+    extras = PROJECT["project"]["optional-dependencies"]
+    for text in (*PROJECT["project"]["dependencies"], *extras["dev"], *extras["docs"]):
         requirement = Requirement(text)
         pinned = pins.get(canonicalize_name(requirement.name))
         assert pinned is not None, f"{text} has no pin"

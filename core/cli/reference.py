@@ -10,7 +10,7 @@ from typing import Any
 
 from verifolio.cli.codes import TABLE
 
-PAGE = Path("docs/commands.md")  # in the repository
+PAGE = Path("docs/reference/commands.md")  # in the repository
 OURS = "verifolio."  # commands of other packages have pages of their own
 HEAD = """\
 # Commands

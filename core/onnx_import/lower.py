@@ -22,7 +22,7 @@ from verifolio.onnx_import.simplify import simplify
 from verifolio.onnx_import.table import HANDLERS
 from verifolio.onnx_import.values import Known, Malformed, Refused, Value, View
 
-SEE_TABLE = "docs/operators.md lists what can be imported; rewrite the network without these"
+SEE_TABLE = "docs/reference/operators.md lists what can be imported; rewrite the network without these"
 
 
 MAX_TRACED = 2**17  # entries of all traced tensors together; larger tensors are sampled

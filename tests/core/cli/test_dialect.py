@@ -17,7 +17,7 @@ from verifolio.cli.reference import Entry, entries
 from verifolio.cli.renamed import ALIVE, RENAMED, explain
 from verifolio.errors import InputError
 from verifolio.plugin.options import described
-from verifolio.plugin.registry import KINDS, installed
+from verifolio.plugin.manager import KINDS, current_plugins
 
 # Where one word differs between commands: what differs, and why.
 EXCEPTIONS = {

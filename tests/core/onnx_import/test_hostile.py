@@ -80,7 +80,7 @@ def test_every_unsupported_operator_is_named_at_once(tmp_path: Path) -> None:
     text = str(caught.value)
     assert "ArgMax (node 'a')" in text and "NonZero (node 'the_NonZero')" in text and "Floor" in text
     assert "Det" not in text  # nothing depends on it
-    assert "docs/operators.md" in text
+    assert "docs/reference/operators.md" in text
 
 
 def test_control_flow_is_refused(tmp_path: Path) -> None:

@@ -60,13 +60,13 @@ def test_a_small_network_imports_quickly() -> None:
 
 
 def test_the_page_of_operators_names_every_operator() -> None:
-    page = (ROOT / "docs" / "operators.md").read_text()
+    page = (ROOT / "docs/reference/operators.md").read_text()
     assert [name for name in HANDLERS if f"`{name}`" not in page] == []
 
 
 def test_the_page_claims_no_operator_that_is_refused() -> None:
     """Before its section of refusals the page names no operator that the table lacks."""
-    page = (ROOT / "docs" / "operators.md").read_text().split("## Refused")[0]
+    page = (ROOT / "docs/reference/operators.md").read_text().split("## Refused")[0]
     known = {schema.name for schema in onnx.defs.get_all_schemas() if not schema.domain}
     ours = {"Conv", "Relu", "Concat", "Sum"}  # names of graph operators that are also ONNX operators
     named = set(re.findall(r"`([A-Z]\w+)`", page)) & known
