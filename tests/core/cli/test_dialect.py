@@ -16,8 +16,8 @@ from verifolio.cli.main import run
 from verifolio.cli.reference import Entry, entries
 from verifolio.cli.renamed import ALIVE, RENAMED, explain
 from verifolio.errors import InputError
-from verifolio.plugin.options import described
 from verifolio.plugin.manager import KINDS, current_plugins
+from verifolio.plugin.options import described
 
 # Where one word differs between commands: what differs, and why.
 EXCEPTIONS = {
