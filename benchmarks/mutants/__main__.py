@@ -22,6 +22,7 @@ import numpy as np
 
 from .areas import tests_of, trusted_files
 from .faults import FAULTS, stale
+from .killers import Traced, killers, trace
 from .operators import Mutant, mutants
 from .scratch import Scratch
 
@@ -69,33 +70,18 @@ def parses(file: str, text: str) -> bool:
     return True
 
 
-class Baseline:
-    """Test files that pass on the unchanged tree within the same limits; others would kill every mutant."""
-
-    def __init__(self, scratch: Scratch, limit: float) -> None:
-        self.scratch, self.limit = scratch, limit
-        self.passes: dict[str, bool] = {}
-
-    def tests(self, source: str) -> list[str]:
-        for test in tests_of(self.scratch.folder, source):
-            if test not in self.passes:
-                result = self.scratch.run([test], self.limit)
-                self.passes[test] = result.status != "killed"
-                if not self.passes[test]:
-                    say(f"left out, because it fails on the unchanged tree: {result.test}")
-        return [t for t in tests_of(self.scratch.folder, source) if self.passes[t]]
-
-
 def run(count: int, seed: int, seconds: float, rows: Path, only: str) -> None:
     """The sample's mutants that have no row yet, one by one; every row is written at once."""
     known = {row.key for row in read_rows(rows)}
     todo = [m for m in sample(ROOT, count, seed) if m.key not in known and only in m.file]
     say(f"{len(todo)} mutants to run, {len(known)} known")
     scratch = Scratch(ROOT, Path(gettempdir()) / f"mutants-{time.time_ns()}")
-    baseline = Baseline(scratch, seconds)
+    traced = trace_tests(scratch)
+    before = Counter(row.test.removeprefix("FAILED ") for row in read_rows(rows))
     for mutant in todo:
-        tests = baseline.tests(mutant.file)
-        text = mutant.text(scratch.read(mutant.file))
+        source = scratch.read(mutant.file)
+        tests = killers(mutant.file, source, mutant.line, traced, before)
+        text = mutant.text(source)
         if not parses(mutant.file, text):
             continue
         result = scratch.changed(mutant.file, text, tests, seconds)
@@ -111,7 +97,20 @@ def run(count: int, seed: int, seconds: float, rows: Path, only: str) -> None:
             round(result.seconds, 1),
         )
         append_row(rows, row)
-        say(f"{row.status} {row.file}:{row.line} {row.before!r} -> {row.after!r} {row.test}")
+        before[row.test.removeprefix("FAILED ")] += 1
+        say(
+            f"{row.status} {row.seconds:.0f} s {row.file}:{row.line} {row.before!r} -> {row.after!r} {row.test}"
+        )
+
+
+def trace_tests(scratch: Scratch) -> list[Traced]:
+    """Every test of the trust base that passes on the unchanged tree, and what it calls."""
+    started = time.monotonic()
+    sources = [*trusted_files(ROOT), *(p.file for p in FAULTS)]
+    files = dict.fromkeys(t for f in sources for t in tests_of(ROOT, f))
+    traced = trace(scratch, files, ROOT / "build")
+    say(f"{len(traced)} tests of {len(files)} files traced in {time.monotonic() - started:.0f} s")
+    return traced
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -178,11 +177,14 @@ def seed_faults(seconds: float, only: str) -> int:
     if lost:
         sys.exit("\n".join(lost))
     scratch = Scratch(ROOT, Path(gettempdir()) / f"faults-{time.time_ns()}")
+    traced = trace_tests(scratch)
     missed = 0
     chosen = [p for p in FAULTS if only in f"{p.file} {p.name}"]
     for fault in chosen:
-        text = scratch.read(fault.file).replace(fault.before, fault.after)
-        result = scratch.changed(fault.file, text, tests_of(scratch.folder, fault.file), seconds)
+        source = scratch.read(fault.file)
+        line = source[: source.index(fault.before)].count("\n") + 1
+        tests = killers(fault.file, source, line, traced, Counter())
+        result = scratch.changed(fault.file, source.replace(fault.before, fault.after), tests, seconds)
         caught = result.status == "killed"
         missed += not caught
         word = "caught" if caught else "MISSED"

@@ -2,18 +2,38 @@
 
 from __future__ import annotations
 
+import importlib
+import math
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import sysconfig
 import time
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, NoReturn
+
+import pytest
+
+from .tracer import Chosen, Tracer
 
 KERNEL = "plugins/crown/kernel/_boxes.c"
 ONE_TEST = 40  # seconds; a mutant that loops for ever fails its test
+NOTHING = int(pytest.ExitCode.NO_TESTS_COLLECTED)  # every test of the files is deselected
+HEAVY = (
+    "numpy",
+    "scipy.optimize",
+    "scipy.sparse",
+    "scipy.special",
+    "torch",
+    "onnx",
+    "onnxruntime",
+    "mpmath",
+    "z3",
+)
+POLL = 0.02  # seconds
 Status = Literal["killed", "survived", "timeout", "broken"]
 
 
@@ -37,7 +57,7 @@ class Scratch:
             if (root / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(root / name, folder / name)
-        package = folder / "build" / "path" / "verifolio"
+        self.package = package = folder / "build" / "path" / "verifolio"
         package.mkdir(parents=True)
         for part in [*(folder / "core").iterdir(), folder / "plugins", folder / "vnnlib"]:
             (package / part.name).symlink_to(part)
@@ -65,53 +85,56 @@ class Scratch:
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
     def run(self, tests: list[str], seconds: float) -> Result:
-        """Run test files one after another until one fails or time is up."""
+        """Run tests (files, or names of single tests) in one process until one fails or time is up."""
         started = time.monotonic()
-        for test in tests:
-            left = seconds - (time.monotonic() - started)
-            if left <= 0:
-                return Result("timeout", test, time.monotonic() - started)
-            try:
-                done = self.pytest(test, left)
-            except subprocess.TimeoutExpired:
-                return Result("timeout", test, time.monotonic() - started)
-            if done.returncode not in (0, 5):  # 5: every test of the file is deselected
-                failed = [line for line in done.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-                text = failed[0].split(" - ")[0] if failed else test
-                return Result("killed", text, time.monotonic() - started)
-        return Result("survived", "", time.monotonic() - started)
+        single = [t for t in tests if "::" in t]
+        code, output = self.pytest(tests, seconds, [Chosen(single)] if single else [])
+        took = time.monotonic() - started
+        if code is None:
+            return Result("timeout", f"after {seconds:g} s", took)
+        if code in (0, NOTHING):
+            return Result("survived", "", took)
+        failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
+        return Result("killed", failed[0].split(" - ")[0] if failed else f"exit code {code}", took)
 
-    def pytest(self, test: str, seconds: float) -> subprocess.CompletedProcess[str]:
-        """One test file in a process of its own; it is stopped with everything it started."""
-        path = str(self.folder / "build" / "path")
-        environment = dict(os.environ, PYTHONPATH=path, OMP_NUM_THREADS="1", PYTHONDONTWRITEBYTECODE="1")
-        command = [
-            sys.executable,
-            "-m",
-            "pytest",
-            "-x",
-            "-q",
-            "-p",
-            "no:cacheprovider",
-            f"--timeout={ONE_TEST}",
-            test,
-        ]
-        process = subprocess.Popen(
-            command,
-            cwd=self.folder,
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            start_new_session=True,
-        )
+    def trace(self, tests: list[str], out: Path) -> None:
+        """Run test files on the tree as it is; a line of `out` says of every test what it calls."""
+        self.pytest(tests, math.inf, [Tracer(self.package, out)], "--maxfail=1000")
+
+    def pytest(
+        self, tests: list[str], seconds: float, plugins: list[object], *more: str
+    ) -> tuple[int | None, str]:
+        """The exit code, None if time was up, and what was printed; a fork, so that heavy imports are done once."""
+        warm()
+        files = list(dict.fromkeys(t.split("::")[0] for t in tests))
+        command = ["-x", "-p", "no:cacheprovider", f"--timeout={ONE_TEST}", *more, *files]
+        log = self.folder / "build" / "output.txt"
+        child = os.fork()
+        if child == 0:
+            self._become_pytest(command, plugins, log)
+        code = wait(child, seconds)
+        return code, log.read_text(errors="replace")
+
+    def _become_pytest(self, command: list[str], plugins: list[object], log: Path) -> NoReturn:
+        """In the fork: the copy is found first, by whatever processes the tests start as well."""
+        os.setsid()
+        os.chdir(self.folder)
+        output = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        sys.stdout = sys.stderr = os.fdopen(output, "w")
+        path = str(self.package.parent)
+        os.environ |= {"PYTHONPATH": path, "PYTHONDONTWRITEBYTECODE": "1"}
+        sys.dont_write_bytecode = True
+        sys.path[:] = [path, *(p for p in sys.path if Path(p).resolve() != self.root.resolve())]
+        for name in [n for n in sys.modules if n.split(".")[0] == "verifolio"]:
+            del sys.modules[name]  # of whoever forked
+        code = 1
         try:
-            output, _ = process.communicate(timeout=seconds)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, 9)
-            process.communicate()
-            raise
-        return subprocess.CompletedProcess(command, process.returncode, output)
+            code = int(pytest.main(command, plugins))
+        finally:
+            sys.stdout.flush()
+            os._exit(code)
 
     def changed(self, name: str, text: str, tests: list[str], seconds: float) -> Result:
         """The tests on the tree with one file's text replaced; the file is put back."""
@@ -126,3 +149,23 @@ class Scratch:
             path.write_text(before, encoding="utf-8")
             if name == KERNEL:
                 self.compile()
+
+
+def warm() -> None:
+    """Import what the tests need and no change touches."""
+    os.environ["OMP_NUM_THREADS"] = "1"
+    for name in HEAVY:
+        importlib.import_module(name)
+
+
+def wait(child: int, seconds: float) -> int | None:
+    """The exit code of a process; None if time is up, and it is stopped with everything it started."""
+    deadline = time.monotonic() + seconds
+    while time.monotonic() < deadline:
+        done, status = os.waitpid(child, os.WNOHANG)
+        if done:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(POLL)
+    os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return None

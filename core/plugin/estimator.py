@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +18,12 @@ from verifolio.model.query import Query
 from verifolio.model.radius import RadiusBounds, RadiusStart
 from verifolio.plugin.evidence import Bounds
 from verifolio.plugin.verifier import NoOptions
+
+if TYPE_CHECKING:
+    from typing import Self
+
+    from verifolio.onnx_import.network import Network
+    from verifolio.plugin.property import Reference
 
 Progress = Callable[[int, int, str], None]
 
@@ -102,6 +109,20 @@ class NoRequest:
     """For estimators that need nothing but the oracle."""
 
 
+@dataclass(frozen=True)
+class Claim:
+    """No input closer than `radius` to a reference fools networks whose weights add up to more than `most`.
+
+    A network is fooled where another class's score is above the label's. With `averaged` it is the sum of the
+    networks' scores, each times its weight, that no input fools.
+    """
+
+    radius: float
+    weights: tuple[Fraction, ...]
+    most: Fraction = Fraction(0)
+    averaged: bool = False
+
+
 def silent(done: int, total: int, message: str) -> None:
     """The progress listener that says nothing."""
 
@@ -130,3 +151,17 @@ class Estimator(ABC):
     @abstractmethod
     def run(self, request: Any, oracle: OracleLike, progress: Progress = silent) -> Any:
         """Answer the request; call `progress(done, total, message)` as work moves on."""
+
+    @classmethod
+    def about_labels(
+        cls, networks: Sequence[Network], reference: Reference, seconds: float
+    ) -> tuple[Self, Any] | None:
+        """An instance and a request: do the networks keep the label around this input? None: not its question.
+
+        With `claims`, this is how a fuzzer judges an estimator by points whose outputs it knows.
+        """
+        return None
+
+    def claims(self, request: Any, result: Any) -> tuple[Claim, ...]:
+        """What the result of such a request rules out."""
+        return ()

@@ -47,7 +47,7 @@ class Intervals:
     @cached_property
     def nearest(self) -> Array:
         """The upper ends as doubles, where a rough idea is enough."""
-        return np.array([float(v) for v in self.upper])
+        return np.array([_double(v) for v in self.upper])
 
     @cached_property
     def exact(self) -> bool:
@@ -83,6 +83,14 @@ def double_above(value: Fraction) -> float:
     """The least double that is not below a number."""
     nearest = float(value)
     return nearest if Fraction(nearest) >= value else math.nextafter(nearest, math.inf)
+
+
+def _double(value: Fraction) -> float:
+    """About the number; infinite beyond the doubles."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
 
 
 def _exactly(values: Array) -> Intervals:

@@ -7,8 +7,9 @@ from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fractions import Fraction
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,9 @@ from numpy.typing import NDArray
 from verifolio.errors import SoundnessAlarm
 from verifolio.model.answer import Flag, Verdict, Witness
 from verifolio.model.query import Query
-from verifolio.plugin.estimator import Estimator, OracleLike, Progress, silent
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.estimator import Claim, Estimator, OracleLike, Progress, silent
+from verifolio.plugin.property import Reference
 from verifolio.portfolio.tree import Portfolio
 from verifolio.properties.verdict import Finding, PropertyStatus
 from verifolio.trust.referee import confirmed, in_ball
@@ -25,6 +28,7 @@ from verifolio.vnnlib import write
 from .family import Family
 
 KNOWN = "known"
+GRID = 8  # radii up to the one that is asked about, and as many beyond
 VERDICTS = {PropertyStatus.PROVED: Verdict.UNSAT, PropertyStatus.REFUTED: Verdict.SAT}
 
 
@@ -138,6 +142,21 @@ class RadiusSearch(Estimator):
     @abstractmethod
     def run(self, request: RadiusQuestion, oracle: OracleLike, progress: Progress = silent) -> Critical:
         """Search; every step goes to `request.log` as soon as it is known."""
+
+    @classmethod
+    def about_labels(
+        cls, networks: Sequence[Network], reference: Reference, seconds: float
+    ) -> tuple[Self, RadiusQuestion] | None:
+        if len(networks) != 1 or np.ndim(reference.lower) or np.ndim(reference.upper):
+            return None
+        low, high = float(reference.lower), float(reference.upper)
+        family = Family(networks[0], reference.x, reference.label, reference.norm, low, high)
+        radii = tuple(reference.epsilon * k / GRID for k in range(1, 2 * GRID + 1))
+        tolerance = reference.epsilon / 100
+        return cls(), RadiusQuestion(family, radii, radii[-1], tolerance, seconds, seconds)
+
+    def claims(self, request: RadiusQuestion, result: Critical) -> tuple[Claim, ...]:
+        return (Claim(result.lower, (Fraction(1),)),) if result.lower > 0 else ()
 
 
 def make_step(

@@ -9,11 +9,11 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network
-from verifolio.plugin.estimator import Estimator, OracleLike, Progress, silent
+from verifolio.plugin.estimator import Claim, Estimator, OracleLike, Progress, silent
 from verifolio.plugin.property import Reference
 
 from .joint import JointOptions
@@ -162,6 +162,18 @@ class EnsembleAttack(Estimator):
             seconds,
             stats,
         )
+
+    @classmethod
+    def about_labels(
+        cls, networks: Sequence[Network], reference: Reference, seconds: float
+    ) -> tuple[Self, AttackRequest] | None:
+        return cls(AttackOptions(exact=True, seconds=seconds)), AttackRequest(tuple(networks), (reference,))
+
+    def claims(self, request: AttackRequest, result: AttackResult) -> tuple[Claim, ...]:
+        """With one point, what the weights certify on average holds at every input."""
+        if len(request.references) != 1 or result.value_upper >= sum(result.weights):
+            return ()
+        return (Claim(request.references[0].epsilon, result.weights, result.value_upper),)
 
     def _run(
         self, survey: Survey, request: AttackRequest, deadline: float, progress: Progress

@@ -6,13 +6,18 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, field
+from fractions import Fraction
+from itertools import combinations
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
+
+import numpy as np
 
 from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.data_source import Dataset
-from verifolio.plugin.estimator import Estimator, OracleLike, Progress, silent
+from verifolio.plugin.estimator import Claim, Estimator, OracleLike, Progress, silent
+from verifolio.plugin.property import Reference
 
 from .accuracy import RobustAccuracy, robust_accuracies
 from .balls import Balls
@@ -166,6 +171,33 @@ class EnsembleSelection(Estimator):
             seconds,
             stats,
         )
+
+    @classmethod
+    def about_labels(
+        cls, networks: Sequence[Network], reference: Reference, seconds: float
+    ) -> tuple[Self, SelectionRequest] | None:
+        """Boxes without a range, around a point that all networks get right."""
+        x = np.asarray(reference.x, np.float64).reshape(1, -1)
+        bounded = bool(np.isfinite(reference.lower).any() or np.isfinite(reference.upper).any())
+        wrong = any(int(n.replay(x[0].astype(np.float32)).argmax()) != reference.label for n in networks)
+        if len(networks) < 2 or wrong or bounded or not math.isinf(reference.norm):
+            return None
+        labels = np.array([reference.label])
+        data = Dataset("one", "all", x, labels, (x.shape[1],), networks[0].output_size)
+        start = tuple(range(len(networks)))
+        request = SelectionRequest(
+            tuple(networks), data, (reference.epsilon,), start, 1, test_data=data, test=(0,)
+        )
+        return cls(SelectionOptions(seconds=seconds)), request
+
+    def claims(self, request: SelectionRequest, result: SelectionResult) -> tuple[Claim, ...]:
+        """Pairs without a mutual error, and the average of all where it is robust; for one point and radius."""
+        (radius,), count = request.epsilons, len(request.networks)
+        pairs = [p for p in combinations(range(count), 2) if not any(result.errors.counts(p))]
+        found = [Claim(radius, tuple(Fraction(k in p) for k in range(count)), Fraction(1)) for p in pairs]
+        if result.before and result.before[0].robust:
+            found.append(Claim(radius, (Fraction(1),) * count, averaged=True))
+        return tuple(found)
 
     def _survey(
         self, request: SelectionRequest, points: Sequence[int], oracle: OracleLike, ledger: EnsembleLedger

@@ -19,6 +19,7 @@ from verifolio.testing.recipe import TURNS, Recipe, Step, Style, random_recipe, 
 from .campaign import SHRINK_SECONDS, Summary
 from .challenge import Challenge, Layout, make_challenge, random_layout, simpler
 from .examine import Finding, same
+from .labels import label_findings, make_scene
 from .wrong_claims import AskedMembers, wrong_claims
 
 TRIES = 2  # of a smaller network, each with other random sets
@@ -59,7 +60,7 @@ def run_attained(course: Course, asked: AskedMembers, out: Path, report: Callabl
     summary.spent.update(asked.spent)
     for name, tally in asked.verdicts.items():
         summary.refused[name] += tally.pop("refused", 0)
-        summary.decided[name] += sum(tally.pop(word, 0) for word in ("sat", "unsat", "bounds"))
+        summary.decided[name] += sum(tally.pop(word, 0) for word in ("sat", "unsat", "bounds", "claims"))
         summary.undecided[name] += sum(tally.values())
     return summary
 
@@ -76,14 +77,19 @@ def look(recipe: Recipe, layout: Layout, asked: AskedMembers) -> list[Finding]:
     """All that is wrong about one network."""
     with TemporaryDirectory() as scratch:
         challenge = make_challenge(recipe, layout, Path(scratch))
-        return [] if challenge is None else wrong_claims(challenge, asked, Path(scratch))
+        found = [] if challenge is None else wrong_claims(challenge, asked, Path(scratch))
+        scene = make_scene(recipe, layout, Path(scratch)) if asked.estimators else None
+        if scene is not None:
+            found += [f for cls in asked.estimators for f in label_findings(scene, asked, cls)]
+        return found
 
 
 def only(asked: AskedMembers, finding: Finding) -> AskedMembers:
-    """The subject of a finding alone."""
+    """The asked with the subject alone."""
     members = tuple(m for m in asked.members if m.label == finding.subject)
     bounders = tuple(b for b in asked.bounders if b.name == finding.subject)
-    return replace(asked, members=members, bounders=bounders, spent={}, verdicts={})
+    estimators = tuple(e for e in asked.estimators if e.name == finding.subject)
+    return replace(asked, members=members, bounders=bounders, estimators=estimators, spent={}, verdicts={})
 
 
 def shrink(
@@ -115,29 +121,53 @@ def _still(recipe: Recipe, layout: Layout, finding: Finding, asked: AskedMembers
 def write_finding(
     recipe: Recipe, layout: Layout, finding: Finding, asked: AskedMembers, folder: Path
 ) -> None:
-    """The smallest challenge found, as files, with the command that shows it again."""
+    """The smallest question found, as files, with the command that shows it again."""
     before = recipe
     recipe, layout, finding = shrink(recipe, layout, finding, asked, Budget(SHRINK_SECONDS))
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
+    about_labels = finding.subject in {e.name for e in asked.estimators}
+    question = _write_scene if about_labels else _write_challenge
+    record = {
+        "finding": asdict(finding),
+        "recipe": asdict(recipe),
+        "recipe_before": asdict(before),
+        "layout": asdict(layout),
+        "again": "verifolio fuzz --again .",
+        **question(recipe, layout, finding, folder),
+    }
+    (folder / "finding.json").write_text(json.dumps(record, indent=2) + "\n")
+
+
+def _write_challenge(recipe: Recipe, layout: Layout, finding: Finding, folder: Path) -> dict[str, Any]:
     challenge = make_challenge(recipe, layout, folder)
     if challenge is None:
         raise RuntimeError("a challenge that was made once cannot be made again")
     challenge.query(folder)
     label, _, options = finding.subject.partition(":")
     chosen = f" --option {options}" if options else ""
-    record = {
-        "finding": asdict(finding),
-        "recipe": asdict(recipe),
-        "recipe_before": asdict(before),
-        "layout": asdict(layout),
+    return {
         "point": challenge.point.tolist(),
         "neurons": challenge.graph.neurons,
         "command": f"verifolio verify network.onnx property.vnnlib --verifier {label}{chosen}",
         "again": "verifolio fuzz --finding .",
         "sets": [_described(challenge, k) for k in range(len(challenge.problems))],
     }
-    (folder / "finding.json").write_text(json.dumps(record, indent=2) + "\n")
+
+
+def _write_scene(recipe: Recipe, layout: Layout, finding: Finding, folder: Path) -> dict[str, Any]:
+    scene = make_scene(recipe, layout, folder)
+    if scene is None:
+        raise RuntimeError("a question that was made once cannot be made again")
+    reference = scene.reference
+    return {
+        "input": reference.x.tolist(),
+        "label": reference.label,
+        "radius": reference.epsilon,
+        "norm": str(reference.norm),
+        "points": [point.tolist() for point in scene.points],
+        "neurons": [n.graph.neurons for n in scene.networks],
+    }
 
 
 def _described(challenge: Challenge, k: int) -> dict[str, Any]:

@@ -109,7 +109,7 @@ def make_challenge(recipe: Recipe, layout: Layout, folder: Path) -> Challenge | 
         if known is None:
             return None
         if k == 0:
-            values = _exact_values(graph, known[0])
+            values = exact_values(graph, known[0])
             if values is None:
                 return None
             made = [_at_value(rows, known[0], values[graph.output], layout.beyond) for rows in conditions[:1]]
@@ -159,7 +159,7 @@ def _condition(rng: np.random.Generator, graph: Graph, layout: Layout) -> Rows:
     return make_rows(made)
 
 
-def _exact_values(graph: Graph, x: Array) -> tuple[Intervals, ...] | None:
+def exact_values(graph: Graph, x: Array) -> tuple[Intervals, ...] | None:
     """Every node at a point; None where a function is undefined or a number near the end of float32."""
     try:
         values = attained(graph, x)

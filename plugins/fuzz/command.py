@@ -63,7 +63,8 @@ class Problems(bundles.Bundle):
     kind: tuple[str, ...] = described(
         (),
         "dense, conv, residual, maxpool; smooth, if asked for: its truth is only sampled. "
-        "attained: any operator and size, thresholds at what a point attains, bounders too. Repeatable.",
+        "attained: any operator and size, thresholds at what a point attains; bounders and estimators "
+        "too. Repeatable.",
         metavar="KIND",
     )
     inputs: int = described(3, "The largest number of inputs.", min=1)
@@ -203,7 +204,7 @@ def _asked_verifiers(running: Running) -> AskedVerifiers:
 
 
 def _asked_members(running: Running) -> AskedMembers:
-    """Every verifier that proves, with each of its choices, or those named; and every bounder."""
+    """Every verifier that proves, with each of its choices, and every estimator; or the verifiers that are named."""
     from verifolio.plugin.manager import current_plugins
 
     from .wrong_claims import AskedMembers, variants
@@ -212,4 +213,6 @@ def _asked_members(running: Running) -> AskedMembers:
     complete = [cls for cls in plugins.verifiers.usable().values() if cls.can_prove]
     classes = [plugins.verifiers.get(n) for n in names] if names else complete
     members = tuple(member for cls in classes for member in variants(cls))
-    return AskedMembers(members, tuple(plugins.all_bounders().values()), running.seconds, running.seed)
+    estimators = () if names else tuple(plugins.estimators.usable().values())
+    bounders = tuple(plugins.all_bounders().values())
+    return AskedMembers(members, bounders, estimators, running.seconds, running.seed)

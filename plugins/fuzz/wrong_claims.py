@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, fields, replace
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,7 @@ from verifolio.graph import Graph
 from verifolio.model.answer import Verdict
 from verifolio.model.problem import Problem
 from verifolio.plugin.bounder import Bounder
+from verifolio.plugin.estimator import Estimator
 from verifolio.plugin.evidence import Assumptions, Bounds, Evidence
 from verifolio.plugin.verifier import Verifier
 from verifolio.testing.attained import Intervals, Undefined, attained, row_value
@@ -25,13 +26,13 @@ from .challenge import Challenge
 from .examine import Finding
 from .points import float32_numbers
 
+T = TypeVar("T")
 Array = NDArray[np.float64]
-SHARE = 0.5  # of the time goes to verifiers, the rest to bounders, each of which gets an equal part at most
+SHARE = 1 / 3  # of the time each for verifiers, bounders and estimators; a half without the last
 IMPORT = 1e-3  # relative difference to ONNX Runtime that float32 does not explain
 NEAR = 1e-9  # relative; values this close to a bound are compared exactly
 PLAIN = 1e4  # with numbers above it, float32 sums explain any difference
-# an option by which the user says that a solver is to be believed, and one that needs other software
-TRUSTING = {("milp", "certify"), ("milp", "solver")}
+ELSEWHERE = {("milp", "solver")}  # an option that needs other software
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,6 +54,7 @@ class AskedMembers:
 
     members: tuple[Member, ...]
     bounders: tuple[Bounder, ...] = ()
+    estimators: tuple[type[Estimator], ...] = ()
     seconds: float = 2.0
     seed: int = 0
     spent: dict[str, float] = field(default_factory=dict)
@@ -60,12 +62,21 @@ class AskedMembers:
 
     def next(self, elapsed: float) -> AskedMembers:
         """The same with whoever has not had more than a fair part of the time: the dear ones sit out."""
-        verifiers = sum(self.spent.get(m.label, 0.0) for m in self.members)
-        order = sorted(self.members, key=lambda m: self.spent.get(m.label, 0.0))
-        members = tuple(order[:1]) if verifiers <= SHARE * elapsed else ()
-        part = SHARE * elapsed / max(len(self.bounders), 1)
-        bounders = tuple(b for b in self.bounders if self.spent.get(b.name, 0.0) <= part)
-        return replace(self, members=members, bounders=bounders)
+        share = SHARE if self.estimators else 0.5
+        part = share * elapsed / max(len(self.bounders), 1)
+        return replace(
+            self,
+            members=self._next({m.label: m for m in self.members}, share * elapsed),
+            bounders=tuple(b for b in self.bounders if self.spent.get(b.name, 0.0) <= part),
+            estimators=self._next({e.name: e for e in self.estimators}, share * elapsed),
+        )
+
+    def _next(self, named: dict[str, T], seconds: float) -> tuple[T, ...]:
+        """Whoever has had the least time, or nobody where all together have had more than that."""
+        spent = {name: self.spent.get(name, 0.0) for name in named}
+        if not named or sum(spent.values()) > seconds:
+            return ()
+        return (named[min(spent, key=lambda name: spent[name])],)
 
     def count(self, name: str, what: str, seconds: float) -> None:
         self.spent[name] = self.spent.get(name, 0.0) + seconds
@@ -79,7 +90,7 @@ def variants(cls: type[Verifier]) -> list[Member]:
     hints = get_type_hints(cls.Options)
     for option in fields(cls.Options):
         kind: Any = hints[option.name]
-        if get_origin(kind) is not Literal or (cls.name, option.name) in TRUSTING:
+        if get_origin(kind) is not Literal or (cls.name, option.name) in ELSEWHERE:
             continue
         for choice in get_args(kind):
             if choice != option.default:

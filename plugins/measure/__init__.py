@@ -9,6 +9,16 @@ from verifolio.plugin.hookspecs import hookimpl
 if TYPE_CHECKING:
     import typer
 
+    from verifolio.plugin.estimator import Estimator
+    from verifolio.plugin.registry import Registry
+
+
+@hookimpl
+def register_estimators(registry: Registry[Estimator]) -> None:
+    from .satisfaction import Satisfaction
+
+    registry.add(Satisfaction)
+
 
 @hookimpl
 def register_commands(app: typer.Typer) -> None:

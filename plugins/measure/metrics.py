@@ -127,15 +127,17 @@ def accuracy(
     """Constraint accuracy: how many of many uniform samples around each input pass?"""
     import torch
 
-    modules = [n.module() for n in networks]
+    modules = [n.module(torch.float64) for n in networks]  # as the outputs at the input itself are
     found = []
     for done, (item, reference) in enumerate(zip(items, references, strict=True), 1):
         prop.query(networks, reference)  # says what does not fit: labels, positions, numbers of outputs
         rng = np.random.default_rng((sampling.seed, item.index))
         x = draw(prop, reference, sampling.samples, rng).astype(np.float32)
         with torch.no_grad():
-            y = torch.cat([m(torch.from_numpy(x)) for m in modules], dim=1).numpy()
+            y = torch.cat([m(torch.from_numpy(x).double()) for m in modules], dim=1).numpy()
         known = reference.with_outputs(networks)
+        # the sums of a batch may be rounded in another order, and equal inputs have equal outputs
+        y[(x == known.x.ravel()).all(axis=1)] = known.outputs
         passed = int(prop.satisfied(Points.at(known, x, y)).sum())
         found.append(replace(item, passed=passed, samples=sampling.samples))
         progress(done, len(items), "cacc")

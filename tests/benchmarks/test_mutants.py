@@ -101,18 +101,23 @@ def test_rows_are_read_back_and_survivors_are_listed_until_judged(
     assert "without 1 judged harmless" in shown
 
 
-def test_a_change_is_tried_in_a_copy_and_taken_back(tmp_path: Path) -> None:
+def small_tree(tree: Path) -> Path:
     import subprocess
 
-    from benchmarks.mutants.scratch import Scratch
-
-    tree = tmp_path / "tree"
     for name in ("core", "plugins/crown/kernel", "vnnlib"):
         (tree / name).mkdir(parents=True)
-    (tree / "core" / "__init__.py").write_text("ONE = 1\n")
-    (tree / "test_one.py").write_text("import verifolio\n\ndef test_one():\n    assert verifolio.ONE == 1\n")
+    (tree / "plugins" / "crown" / "_boxes.c").write_text("")
     (tree / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
     subprocess.run(["git", "init", "-q", str(tree)], check=True)
+    return tree
+
+
+def test_a_change_is_tried_in_a_copy_and_taken_back(tmp_path: Path) -> None:
+    from benchmarks.mutants.scratch import Scratch
+
+    tree = small_tree(tmp_path / "tree")
+    (tree / "core" / "__init__.py").write_text("ONE = 1\n")
+    (tree / "test_one.py").write_text("import verifolio\n\ndef test_one():\n    assert verifolio.ONE == 1\n")
     scratch = Scratch(tree, tmp_path / "copy")
     killed = scratch.changed("core/__init__.py", "ONE = 2\n", ["test_one.py"], 60.0)
     assert (killed.status, killed.test) == ("killed", "FAILED test_one.py::test_one")
@@ -122,3 +127,53 @@ def test_a_change_is_tried_in_a_copy_and_taken_back(tmp_path: Path) -> None:
     )
     looping = "import time\ntime.sleep(60)\n"
     assert scratch.changed("core/__init__.py", looping, ["test_one.py"], 2.0).status == "timeout"
+
+
+def test_tests_that_call_the_changed_function_come_first() -> None:
+    from collections import Counter
+
+    from benchmarks.mutants.killers import Traced, function_around, killers
+    from benchmarks.mutants.scratch import KERNEL
+
+    source = "A = 1\n\n@cache\ndef f():\n    def g():\n        return 1\n    return g()\n\ndef h():\n    return 2\n"
+    assert function_around(source, 1) is None
+    assert function_around(source, 3) == function_around(source, 7) == range(3, 8)
+    assert function_around(source, 6) == range(5, 7)
+    calls = {
+        "slow": (3.0, {"core/a.py": [3, 5]}),
+        "quick": (1.0, {"core/a.py": [3]}),
+        "other": (0.5, {"core/a.py": [9]}),
+        "worker": (0.1, {"core/run/pool.py": [1]}),
+        "boxes": (0.2, {"plugins/crown/boxes.py": [1]}),
+    }
+    traced = [Traced(n, t, {f: frozenset(k) for f, k in c.items()}) for n, (t, c) in calls.items()]
+    assert killers("core/a.py", source, 7, traced, Counter()) == ["quick", "slow", "worker"]
+    assert killers("core/a.py", source, 7, traced, Counter(slow=1)) == ["slow", "quick", "worker"]
+    assert killers("core/a.py", source, 6, traced, Counter()) == ["slow", "worker"]
+    assert killers("core/a.py", source, 1, traced, Counter()) == ["other", "quick", "slow", "worker"]
+    assert killers(KERNEL, "", 1, traced, Counter()) == ["boxes", "worker"]
+
+
+def test_tests_are_traced_once_and_run_in_the_order_asked_for(tmp_path: Path) -> None:
+    from benchmarks.mutants.killers import trace
+    from benchmarks.mutants.scratch import Scratch
+
+    tree = small_tree(tmp_path / "tree")
+    (tree / "core" / "__init__.py").write_text("def one():\n    return 1\n\n\ndef two():\n    return 2\n")
+    lines = ["import verifolio", "def test_two(): assert verifolio.two() == 2"]
+    lines += ["def test_one(): assert verifolio.one() == 1", "def test_wrong(): assert verifolio.two() == 1"]
+    (tree / "test_both.py").write_text("\n".join(lines) + "\n")
+    scratch = Scratch(tree, tmp_path / "copy")
+    traced = trace(scratch, ["test_both.py"], tmp_path / "kept")
+    calls = {t.test: t.calls for t in traced}  # without the one that fails on the unchanged tree
+    assert calls == {
+        "test_both.py::test_two": {"core/__init__.py": frozenset({5})},
+        "test_both.py::test_one": {"core/__init__.py": frozenset({1})},
+    }
+    (kept,) = (tmp_path / "kept").iterdir()
+    kept.write_text(kept.read_text().splitlines()[0] + "\n")
+    assert [t.test for t in trace(scratch, ["test_both.py"], tmp_path / "kept")] == ["test_both.py::test_two"]
+    tests = ["test_both.py::test_one", "test_both.py::test_two"]
+    broken = "def one():\n    return 0\n\n\ndef two():\n    return 0\n"
+    assert scratch.changed("core/__init__.py", broken, tests, 60.0).test == f"FAILED {tests[0]}"
+    assert scratch.changed("core/__init__.py", broken, tests[::-1], 60.0).test == f"FAILED {tests[1]}"

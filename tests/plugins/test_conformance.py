@@ -11,11 +11,13 @@ import pytest
 
 from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.options import build_options
-from verifolio.plugin.property import Property
+from verifolio.plugin.property import Property, Reference
 from verifolio.plugins.distribution.bracket import Bracket
 from verifolio.plugins.distribution.family import Family
 from verifolio.plugins.distribution.grid_search import Binary, KBinary
 from verifolio.plugins.distribution.radius_search import Critical, RadiusQuestion
+from verifolio.plugins.measure.satisfaction import Satisfaction, SatisfactionRequest, Satisfied
+from verifolio.properties.file import choose_property
 from verifolio.testing import (
     BounderConformance,
     Classifier,
@@ -106,6 +108,23 @@ class TestBinaryEstimator(RadiusKit):
 
 class TestKBinaryEstimator(RadiusKit):
     make = KBinary
+
+
+class TestSatisfactionEstimator(EstimatorConformance):
+    """Proved below the critical radius of the kit's classifier, refuted above it."""
+
+    make = Satisfaction
+
+    def request(self, folder: Path) -> SatisfactionRequest:
+        references = tuple(Reference(np.array([0.25, 0.25]), 2, radius) for radius in (0.4, 0.43))
+        network = Classifier(folder).network()
+        return SatisfactionRequest(choose_property("classification"), (network,), references)
+
+    def check(self, result: Satisfied) -> None:
+        assert [item.csat for item in result.items] == ["proved", "refuted"]
+
+    def essence(self, result: Satisfied) -> object:
+        return [(item.index, item.csat) for item in result.items]
 
 
 @pytest.mark.parametrize("kind", ["verifiers", "bounders", "properties"])

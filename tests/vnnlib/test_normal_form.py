@@ -71,6 +71,14 @@ def test_nested_disjunctions_distribute() -> None:
     ]
 
 
+@pytest.mark.parametrize("side", ["0.1", "0.3", "-0.1", "0.7", "1.00000000000000000001", "-1e-400"])
+def test_right_hand_sides_are_rounded_up(side: str) -> None:
+    """A row with a larger right-hand side has more solutions, so what is proved of it holds for the text."""
+    (case,) = loads(HEAD + BOX + f"(assert (<= Y_0 {side}))").cases
+    rounded = float(case.disjuncts[0].rhs[0])
+    assert Fraction(np.nextafter(rounded, -np.inf)) < Fraction(side) <= Fraction(rounded)
+
+
 def test_bounds_are_exact_and_rounded_outward() -> None:
     (case,) = loads(HEAD + "(assert (and (>= X_0 0.1) (<= X_0 0.3) (>= X_1 -0.1) (<= X_1 0.5)))").cases
     assert case.exact_lower[0] == Fraction(1, 10)

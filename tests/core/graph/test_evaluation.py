@@ -223,3 +223,15 @@ def test_gradients_flow_through_every_operator() -> None:
     x = torch.from_numpy(normal(3, 6)).requires_grad_()
     module = GraphModule(mixed_graph(), torch.float64)
     assert torch.autograd.gradcheck(module, (x,), eps=1e-7, atol=1e-4)
+
+
+@pytest.mark.parametrize("function", ["log", "sqrt", "reciprocal"])
+def test_nothing_is_known_where_a_function_may_be_left_undefined(function: str) -> None:
+    """The stored bias may be off by 1/2, so its input reaches from -1/4 to 3/4."""
+    builder = GraphBuilder(1)
+    off = builder.add(Dense(1, np.zeros(1), np.ones((1, 1)), None, np.full(1, 0.5)), 0)
+    graph = builder.finish(builder.add(Elementwise(1, function), off))
+    _, radius = enclose(graph, np.array([0.25]))
+    assert radius[0] == np.inf
+    _, inside = enclose(graph, np.array([2.0]))
+    assert np.isfinite(inside[0])

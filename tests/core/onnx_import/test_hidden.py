@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -148,6 +149,29 @@ def test_refuses_what_has_no_agreed_meaning(reason: str, tmp_path: Path) -> None
     network = REFUSED[reason].network(tmp_path / "net.onnx")
     with pytest.raises(UnsupportedNetwork, match=reason):
         _ = network.graph
+
+
+def test_a_dilated_pool_is_refused_where_the_sizes_agree_too(tmp_path: Path) -> None:
+    """With `ceil_mode` both have three windows per row, each over other entries."""
+    known = REFUSED["MaxPool with dilations"]
+    pool = copy.deepcopy(known.nodes[0])
+    pool.attribute.append(helper.make_attribute("ceil_mode", 1))
+    hidden = Hidden([pool], known.shape)
+    with pytest.raises(UnsupportedNetwork, match="MaxPool with dilations"):
+        _ = hidden.network(tmp_path / "net.onnx").graph
+
+
+def test_a_difference_behind_a_small_factor_is_seen(tmp_path: Path) -> None:
+    """The outputs differ by less than the import tolerates, the tensor before them by whole entries."""
+    shrunk = one("Resize", (1, 1, 1, 5), floats(1, 1, 1, 0.6), opset=10)
+    nodes = [node("Resize", ["x", "c0"], ["r"]), node("Mul", ["r", "small"], ["z"])]
+    network = Hidden(nodes, (1, 1, 1, 5), shrunk.tensors | {"small": floats(1e-5)}, 10).network(
+        tmp_path / "net.onnx"
+    )
+    x = np.array([6e6, 7e6, 8e6, 9e6, 1e7], np.float32)
+    with torch.no_grad():
+        ours = GraphModule(network.graph, torch.float64)(torch.from_numpy(x.astype(np.float64))[None])
+    np.testing.assert_allclose(ours.numpy()[0], network.replay(x), rtol=1e-6)
 
 
 def test_a_cast_to_bool_does_not_guess(tmp_path: Path) -> None:

@@ -183,3 +183,15 @@ def test_who_cannot_prove_leaves_no_bounds_and_no_refuted_sets() -> None:
         evidence.close()
         assert (bool(evidence.bounds), bool(evidence.refuted)) == (proves, proves)
         assert len(evidence.candidates) == 1
+
+
+def test_bounds_of_two_conditions_do_not_meet() -> None:
+    """What one condition implies and what another does need not hold together anywhere."""
+    domain = box(0, 1)
+    mine, others = (problem(domain, row).condition_sha256 for row in (ROW, OTHER_ROW))
+    one, other = bounds(domain, 0, 1, Assumptions(mine)), bounds(domain, 0.5, 0.75, Assumptions(others))
+    assert one.intersect(other) is one
+    plain = bounds(domain, 0.25, 2)
+    met = one.intersect(plain)
+    assert (met.lower[1].tolist(), met.assumptions.condition) == ([0.25, 0.25], mine)
+    assert plain.intersect(other).assumptions.condition == others

@@ -111,3 +111,14 @@ def test_the_same_seed_is_the_same_network_and_smaller_ones_can_be_written(
     assert less
     for recipe in less[:: max(1, len(less) // 4)]:
         assert recipe.write(tmp_path / "c.onnx").graph.output_size == recipe.outputs
+
+
+def test_values_beyond_the_doubles_are_infinite_where_a_rough_idea_is_enough() -> None:
+    builder = GraphBuilder(1)
+    node = 0
+    for _ in range(2):
+        node = builder.add(Scale(1, np.zeros(1), np.array([-1e200])), node)
+    for sign in (1.0, -1.0):
+        (value,) = attained(builder.finish(node), np.array([sign]))[-1:]
+        assert value.nearest[0] == sign * math.inf
+        assert value.lower[0] == Fraction(sign) * Fraction(1e200) ** 2

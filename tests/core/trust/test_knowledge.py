@@ -15,7 +15,7 @@ from verifolio.onnx_import.network import Network
 from verifolio.portfolio.tree import single_verifier
 from verifolio.solve.oracle import Oracle
 from verifolio.testing.samples import write_sum
-from verifolio.trust.knowledge import Knowledge
+from verifolio.trust.knowledge import Knowledge, contains
 from verifolio.vnnlib import box_case, loads, make_rows
 
 PROOF = Answer(Verdict.UNSAT, "prover")
@@ -155,3 +155,12 @@ def test_sizes_still_have_to_match(network: Network) -> None:
         pytest.raises(VerifolioError, match="2 inputs"),
     ):
         oracle.ask(Query((network,), loads(text + "(assert (>= Y_0 0.0))\n")))
+
+
+@pytest.mark.parametrize(
+    ("x", "expected"), [((0.5, 0.5), True), ((1.5, 0.5), False), ((0.5, -0.5), False), ((1.0, 0.0), True)]
+)
+def test_one_input_outside_is_outside(x: tuple[float, float], expected: bool) -> None:
+    region = Region.of(box_case([0.0, 0.0], [1.0, 1.0], [make_rows([])]))
+    point, none = np.array(x, np.float32), np.zeros(1, np.float32)
+    assert contains(region, Witness(point, none, ())) is expected

@@ -13,7 +13,9 @@ import numpy as np
 import pytest
 
 from verifolio.data import load_data
+from verifolio.encode.onnx_writer import write_onnx
 from verifolio.errors import InputError
+from verifolio.graph import Dense, GraphBuilder, Relu, Scale
 from verifolio.model.joint import Joint
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.batch import BatchContext
@@ -277,3 +279,31 @@ def test_a_program_with_a_solution_is_not_called_infeasible(tiny: Any) -> None:
         program = Program([make_part(survey, j) for j in range(4)], 1, 0.0)
     program.demand(0.4)
     assert program.solve(None, 60.0).ending is not Ending.INFEASIBLE
+
+
+def test_an_ensemble_of_a_clipped_network_is_not_called_robust(tiny: Any, tmp_path: Path) -> None:
+    """Bounds of this network were 0.2 too large; where they said so, a point of the ball fools it by 0.1."""
+    rng, builder, node, before = np.random.default_rng(54), GraphBuilder(2), 0, 2
+    layers = []
+    for size in (3, 3, 2):
+        weight = rng.normal(size=(size, before)) * np.sqrt(2.0 / before)
+        layers.append((weight, rng.normal(size=size) * 0.3))
+        before = size
+    layers[-1][1][0] += 0.67
+    for k, layer in enumerate(layers):
+        weight, bias = (part.astype(np.float32).astype(np.float64) for part in layer)
+        node = builder.add(Dense(len(bias), bias, weight), node)
+        node = builder.add(Relu(3), node) if k < 2 else node
+        if k == 0:
+            flipped = Scale(3, np.full(3, np.float64(np.float32(0.7))), -np.ones(3))
+            node = builder.add(Relu(3), builder.add(flipped, node))
+    write_onnx(builder.finish(node), tmp_path / "clipped.onnx")
+    network = Network.load(tmp_path / "clipped.onnx")
+    grid = np.stack(np.meshgrid(*[np.linspace(0.0, 2.0, 65)] * 2), -1).reshape(-1, 2)
+    fooled = [x for x in grid.astype(np.float32) if network.replay(x)[0] < network.replay(x)[1] - 0.05]
+    assert fooled
+    reference = Reference(np.ones(2), 0, 1.0, math.inf, -math.inf, math.inf)
+    request = AttackRequest((network,), (reference,), Fraction(1, 2))
+    with tiny.inline() as oracle:
+        found = EnsembleAttack(AttackOptions(exact=True, seconds=20.0)).run(request, oracle)
+    assert found.verdict is GameVerdict.NOT_ROBUST

@@ -12,10 +12,10 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
-from verifolio.model.answer import Outcome
+from verifolio.model.answer import Outcome, Verdict
 from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.plugin.bounder import Bounder
-from verifolio.plugin.evidence import Assumptions, Bounds, Margins
+from verifolio.plugin.evidence import Assumptions, Bounds, Evidence, Margins
 from verifolio.plugin.manager import current_plugins, installed_plugins
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.plugins.fuzz.attained import Course, again, draw, resumed, run_attained
@@ -26,6 +26,7 @@ from verifolio.run.budget import Budget
 from verifolio.testing.attained import row_value
 from verifolio.testing.operators import LAYERS
 from verifolio.testing.recipe import Recipe, Step, random_recipe
+from verifolio.testing.trial import attempt
 
 WIDE = Recipe(4, 2, (Step("dense", 1, 20), Step("Relu", 2), Step("dense", 3, 10), Step("Relu", 4)))
 
@@ -99,6 +100,16 @@ def test_a_proof_and_bounds_that_assume_the_condition_are_judged_at_the_point(tm
         ("unsound proof", "prover"),
         ("unsound evidence", "prover"),
     }
+
+
+def test_a_proof_that_the_second_look_refutes_is_a_finding_too(tmp_path: Path) -> None:
+    """At a random point the condition holds by far elsewhere, so the report is `sat` with a false proof."""
+    challenge = make_challenge(WIDE, Layout(3, place="random"), tmp_path)
+    assert challenge is not None
+    report = attempt(Prover(), challenge.query(tmp_path), 2.0, 0, evidence=Evidence(attacked=True)).report
+    assert (report.verdict, report.false_proof) == (Verdict.SAT, True)
+    found = wrong_claims(challenge, AskedMembers((Member("prover", Prover()),)), tmp_path)
+    assert "unsound proof" in {f.kind for f in found}
 
 
 def test_a_margin_that_is_the_least_double_too_large_is_a_finding(tmp_path: Path) -> None:

@@ -14,12 +14,14 @@ from torch import nn
 
 from verifolio import Network, Oracle, Reference
 from verifolio.cli.main import run
+from verifolio.encode.onnx_writer import write_onnx
 from verifolio.encode.torch_export import export_onnx
 from verifolio.plugins.measure.metrics import Item, Row, Sampling, accuracy, satisfaction, security, summarise
 from verifolio.plugins.measure.sample import draw, folded, in_unit_ball, share_interval, walk
 from verifolio.portfolio.tree import single_verifier
 from verifolio.properties.file import choose_property
 from verifolio.properties.verdict import PropertyStatus, decide
+from verifolio.testing.networks import dense_graph
 
 SAMPLING = Sampling(samples=4000)
 Sampler = Callable[..., np.ndarray]
@@ -215,6 +217,52 @@ def test_a_softmax_is_attacked_where_it_is_broken(network: Network) -> None:
     with Oracle(single_verifier("pgd"), "inline", timeout=1.0) as attacker:
         items = security(attacker, prop, [network], around, [Item(0, 0)], silent)
     assert items[0].csec == "violated"
+
+
+@pytest.mark.parametrize("size", [0.0, 1e-7])
+def test_what_the_sampled_outputs_are_compared_with_is_as_exact_as_they_are(
+    size: float, tmp_path: Path
+) -> None:
+    """Within rounding of the input itself, sums of many terms in single precision break any Lipschitz constant."""
+    rng = np.random.default_rng(0)
+    wide = write_dense(tmp_path / "wide.onnx", rng.normal(size=(40, 50)), rng.normal(size=(3, 40)) / 40)
+    prop = choose_property("lipschitz", {"constant": "1e3"})
+    around = [Reference(rng.normal(size=50).astype(np.float32).astype(np.float64), 0, size)]
+    (item,) = accuracy(prop, [wide], around, [Item(0, 0)], Sampling(samples=64), silent)
+    assert item.passed == 64
+
+
+def write_dense(path: Path, *weights: np.ndarray) -> Network:
+    single = [w.astype(np.float32).astype(np.float64) for w in weights]
+    write_onnx(dense_graph([(w, np.zeros(len(w))) for w in single]), path)
+    return Network.load(path)
+
+
+@pytest.mark.parametrize("metrics", ["csat", "csec", "cacc"])
+@pytest.mark.parametrize(
+    ("outputs", "label", "chosen", "said"),
+    [
+        (2, -1, [], "expected a label from 0 to 1"),
+        (1, 0, ["--property", "targeted"], "expected at least 2 outputs"),
+        (2, 0, ["--property", "top-k", "--option", "k=5"], "expected a number from 1 to 1"),
+    ],
+)
+def test_questions_that_do_not_fit_the_network_are_refused(
+    metrics: str,
+    outputs: int,
+    label: int,
+    chosen: list[str],
+    said: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    write_dense(tmp_path / "n.onnx", np.ones((outputs, 1)))
+    labels = {} if label < 0 else {"labels": np.array([label])}
+    np.savez(tmp_path / "d.npz", images=np.array([[0.5]]), **labels)  # type: ignore[arg-type]
+    arguments = ["measure", str(tmp_path / "n.onnx"), "--data", str(tmp_path / "d.npz"), "--indices", "0:1"]
+    arguments += ["--epsilon", "0.1", "--metrics", metrics, "--executor", "inline", *chosen]
+    assert run(arguments) == 2
+    assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("metrics", ["csat", "csec", "cacc"])

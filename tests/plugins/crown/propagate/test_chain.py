@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Literal
 
 import numpy as np
 import pytest
@@ -10,19 +11,27 @@ import torch
 
 from verifolio.graph import Dense, Graph, GraphBuilder, Relu, Scale, Sum
 from verifolio.graph.module import GraphModule
+from verifolio.model.answer import Verdict
 from verifolio.model.problem import Domain, Problem
+from verifolio.plugin.evidence import Evidence
+from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.bounder import CrownBounder
 from verifolio.plugins.crown.optimise import intermediate
 from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
+from verifolio.plugins.crown.options import CrownOptions
 from verifolio.plugins.crown.propagate.chain import alike, is_chain
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.region import Region
 from verifolio.plugins.crown.propagate.tables import Columns
+from verifolio.plugins.crown.verifier import Crown
+from verifolio.run.budget import Budget
+from verifolio.testing.attained import attained, double_above, row_value
 from verifolio.testing.generate import Shape, generate
 from verifolio.testing.trial import evaluate, sample, untrue
 from verifolio.vnnlib import make_rows
 
+Split = Literal["auto", "neuron", "none"]
 RADII = (1e-7, 1e-3, 0.05, 0.2, 1.0)
 N = 20
 
@@ -152,6 +161,33 @@ def descend(graph: Graph, box: Domain) -> float:
         (gradient,) = torch.autograd.grad(value.sum(), x)
         x = (x.detach() - 0.2 * (high - low) * gradient.sign()).clamp(low, high)
     return best
+
+
+@pytest.mark.parametrize("kind", ["after", "clip", "both"])
+def test_a_batch_of_sizes_claims_no_more_than_is_attained(kind: str) -> None:
+    """Where a table of the group is in another order than the rows of a box, nothing crashes: it is wrong."""
+    rows = (make_rows([({N: 1.0, N + 1: -1.0}, 0.0)]),)
+    for seed in range(8):
+        graph = network(seed, (N, 40, 40, 40, 2), kind)
+        boxes = domains(seed, (3.0, 0.1, 0.1, 0.05))
+        problems = [Problem(graph, d, rows) for d in boxes]
+        for problem, found in zip(problems, CrownBounder().bound(problems), strict=True):
+            assert found.least_margin(problem) <= descend(graph, problem.domain) + 1e-9
+
+
+@pytest.mark.parametrize("split", ["auto", "neuron", "none"])
+@pytest.mark.parametrize(("seed", "width"), [(54, 3), (10, 6), (0, 3), (2, 6)])
+def test_a_threshold_that_a_point_attains_is_not_refuted(seed: int, width: int, split: Split) -> None:
+    """Two small networks whose margins were 0.2 too large, and two others; the least value of a grid, exactly."""
+    graph, box = network(seed, (2, width, width, 2), "clip"), Domain(np.zeros(2), np.full(2, 2.0))
+    points = np.stack(np.meshgrid(*[np.linspace(0.0, 2.0, 33)] * 2), -1).reshape(-1, 2)
+    outputs = evaluate(graph, points)[graph.output]
+    x = points[int((outputs[:, 0] - outputs[:, 1]).argmin())]
+    (row,) = make_rows([({2: 1.0, 3: -1.0}, 0.0)]).linear_rows()
+    least = double_above(row_value(row, x, attained(graph, x)[graph.output])[1])
+    problem = Problem(graph, box, (make_rows([({2: 1.0, 3: -1.0}, least)]),))
+    found = Crown(CrownOptions(split=split)).run(problem, Context(Budget(0.5), Evidence(attacked=True)))
+    assert found.verdict is not Verdict.UNSAT
 
 
 def test_exact_minima_are_not_exceeded() -> None:

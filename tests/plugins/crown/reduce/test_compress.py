@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 import numpy as np
 import pytest
 import torch
@@ -13,7 +15,7 @@ from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_b
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program
 from verifolio.plugins.crown.propagate.region import Region
-from verifolio.plugins.crown.reduce.compress import compress
+from verifolio.plugins.crown.reduce.compress import _add_direct, _Rows, compress
 from verifolio.testing.generate import KINDS, Shape, random_graph
 from verifolio.testing.trial import sample
 
@@ -86,3 +88,16 @@ def test_neurons_the_goal_does_not_feel_are_dropped() -> None:
     ((low, high),) = small.known.values()
     assert small.graph.neurons == 1 and np.allclose([float(low), float(high)], [-1.0, 2.0])
     assert small.stacked.sizes == [1]
+
+
+def test_rows_over_the_inputs_are_added_with_their_rounding() -> None:
+    """Coefficients of 1 and ones that vanish beside it; the forms come in two parts."""
+    region = Region.of([Domain(np.array([-4.0, 0.0]), np.array([1.0, 2.0]))], Space(torch.float64))
+    before, direct = np.ones((3, 2)), np.array([[2.0**-54, 0.0], [3e-17, -5e-17], [0.0, 0.1]])
+    known = np.array([0.0, 1e-3, 0.0])
+    goal = _Rows([before[:1], before[1:]], [], [], [known[:1], known[1:]])
+    _add_direct(goal, direct, region)
+    (total,), (error,) = goal.on_input, goal.error
+    for k in range(3):
+        off = [abs(Fraction(1) + Fraction(direct[k, i]) - Fraction(total[k, i])) for i in range(2)]
+        assert Fraction(known[k]) + 4 * off[0] + 2 * off[1] <= Fraction(error[k])
