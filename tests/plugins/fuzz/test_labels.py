@@ -16,8 +16,8 @@ import pytest
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.bounder import Bounders
 from verifolio.plugin.estimator import Claim, Estimator, NoRequest, Progress, silent
+from verifolio.plugin.manager import Plugins, current_plugins
 from verifolio.plugin.property import Reference
-from verifolio.plugin.registry import Plugins
 from verifolio.plugins.fuzz.attained import Course, again, run_attained
 from verifolio.plugins.fuzz.challenge import Layout
 from verifolio.plugins.fuzz.labels import (
