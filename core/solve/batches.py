@@ -82,9 +82,9 @@ class Batches:
         if not points:
             return []
         result = self._submit(run_replay_batch, ReplayTask(batch, tuple(points)), batch, seconds)
-        if isinstance(result.value, list):
-            return result.value
-        return [Sighting(None)] * len(points)
+        if not isinstance(result.value, list):  # it must not pass for points that satisfy nothing
+            raise VerifolioError(f"points could not be replayed: {end_reason(result, self.settings)}")
+        return result.value
 
     def radii(
         self, starts: Sequence[RadiusStart], tolerance: float, seconds: float, radii: int, again: bool

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from verifolio.errors import SoundnessAlarm, VerifolioError
 from verifolio.model.answer import Answer, Closest, Flag, Verdict, Witness
 from verifolio.model.batch import Batch, Sighting
 from verifolio.model.binding import check_sizes
@@ -36,10 +37,11 @@ from verifolio.solve.batches import Batches, Starts
 from verifolio.solve.closest import find_closest, minimiser
 from verifolio.solve.judgement import JudgeTask, run_judge
 from verifolio.solve.messages import Note
-from verifolio.solve.walk import CONFIRM_SECONDS, Walk
+from verifolio.solve.walk import CONFIRM_SECONDS, Walk, end_reason
 from verifolio.solve.warm import strip
 from verifolio.trust.conflict import raise_alarm
 from verifolio.trust.knowledge import Knowledge
+from verifolio.trust.referee import Rejection
 
 if TYPE_CHECKING:
     from verifolio.storage.store import Store
@@ -192,14 +194,19 @@ class Oracle:
         return self._batches.replay(batch, points, seconds)
 
     def judge(self, query: Query, x: NDArray[np.floating], timeout: float | None = None) -> Witness | None:
-        """The witness near a point, judged in a worker, or None; later queries start from it."""
-        settings = self._settings if timeout is None else replace(self._settings, timeout=timeout)
-        seconds = min(settings.timeout, CONFIRM_SECONDS)
+        """The witness near a point, judged in a worker, or None; later queries start from it.
+
+        A judgement that does not come about is an error: it must not pass for a point that is none.
+        """
+        settings, seconds = self._settings, CONFIRM_SECONDS if timeout is None else timeout
         limits = Limits(seconds, settings.memory, settings.cores, settings.grace)
         affinity = "".join(n.sha256 for n in query.networks)
         result = self._run(Job(run_judge, JudgeTask(strip(query), np.asarray(x)), limits, affinity))
-        if result is None or not isinstance(result.value, Witness):
+        if result is not None and isinstance(result.value, Rejection):
             return None
+        if result is None or not isinstance(result.value, Witness):
+            why = "cancelled" if result is None else end_reason(result, settings)
+            raise VerifolioError(f"{query.name or 'a point'}: it could not be judged: {why}")
         self._share(query, result.value, "replay")
         return result.value
 
@@ -319,7 +326,12 @@ class Oracle:
         if x is None:
             return None
         began = time.monotonic()
-        witness = self.judge(query, x, settings.timeout)
+        try:
+            witness = self.judge(query, x, min(settings.timeout, CONFIRM_SECONDS))
+        except SoundnessAlarm:
+            raise
+        except VerifolioError:  # then it is decided as if there were none
+            return None
         if witness is None:
             return None
         seconds, reason = time.monotonic() - began, "a stored witness, replayed"

@@ -223,7 +223,7 @@ def test_networks_and_plugins_can_be_shown(network: Network, capsys: pytest.Capt
     assert run(["plugins"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "kind\tname\tcan\tstate"
-    assert "verifier\tpgd\tfalsify\tready" in lines
+    assert "verifier\tpgd\tfalsify, attack many, approach many\tready" in lines
 
 
 @pytest.mark.slow  # a matter of speed, which a loaded machine decides

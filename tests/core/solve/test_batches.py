@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from verifolio.encode.onnx_writer import write_onnx
-from verifolio.errors import InputError, SoundnessAlarm
+from verifolio.errors import InputError, SoundnessAlarm, VerifolioError
 from verifolio.model.answer import Outcome, Verdict
 from verifolio.model.batch import Atom, Batch, plain_batch
 from verifolio.model.joint import Joint
@@ -221,3 +221,23 @@ def test_later_queries_know_the_closest_point(wide: Network) -> None:
         oracle.radius_bounds([RadiusStart(around, 0.0, around.largest)], 1e-3, 20.0)
         answer = oracle.ask(around.query(0.8))
     assert (answer.verdict, answer.verifier) == (Verdict.SAT, "inference")
+
+
+def test_points_that_were_not_judged_are_an_error(wide: Network) -> None:
+    """The file has changed: it must not look as if the points were no counterexamples."""
+    batch = balls(wide, (1.5,))
+    query = batch.query(0)
+    wide.path.write_bytes(b"something else")
+    with Oracle(executor="process") as oracle:
+        with pytest.raises(VerifolioError, match="could not be judged"):
+            oracle.judge(query, np.full(32, 1.25))
+        with pytest.raises(InputError, match="has changed"):
+            oracle.replay(batch, [(0, np.full(32, 1.25))])
+
+
+def test_a_point_is_judged(wide: Network) -> None:
+    query = balls(wide, (1.5,)).query(0)
+    with Oracle(executor="inline") as oracle:
+        assert oracle.judge(query, np.full(32, 1.25)) is not None
+        assert oracle.judge(query, np.full(32, 0.5)) is None
+        assert oracle.ask(query).verifier == "inference"

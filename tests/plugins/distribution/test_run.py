@@ -361,6 +361,9 @@ def test_one_input_and_its_picture(tmp_path: Path, capsys: pytest.CaptureFixture
         (["--indices", "0:9999"], "below"),
         (["--std", "0.1,0.2"], "1 or 1"),
         (["--search", "closest", "--verifier", "pgd"], "one that minimises"),
+        (["--search", "ensemble-attack"], "a search over radii"),
+        (["--search", "bracket", "--search-option", "depth=3"], "depth"),
+        (["--search", "bracket", "--search-option", "radii=many"], "radii"),
     ],
 )
 def test_bad_input_is_refused_at_once(more: list[str], text: str, capsys: pytest.CaptureFixture[str]) -> None:

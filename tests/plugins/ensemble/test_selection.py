@@ -160,6 +160,7 @@ def test_the_select_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     capsys.readouterr()
     for wrong, said in (
         (["--rank", "0.07"], "one of the radii"),
+        (["--method", "ga1", "--verifier", "crown"], "names the attack"),
         (["--picture", "heat.xyz"], "a file ending in .png"),
         (["--picture", str(tmp_path / "none" / "heat.png")], "an existing folder"),
     ):
