@@ -3,6 +3,7 @@
 from verifolio.graph.graph import Graph, GraphBuilder, Node
 from verifolio.graph.ops import (
     NONLINEAR,
+    STEPS,
     Affine,
     Concat,
     Constant,
@@ -16,11 +17,14 @@ from verifolio.graph.ops import (
     Scale,
     Select,
     Sparse,
+    Step,
     Sum,
+    Whole,
 )
 
 __all__ = [
     "NONLINEAR",
+    "STEPS",
     "Affine",
     "Concat",
     "Constant",
@@ -37,5 +41,7 @@ __all__ = [
     "Scale",
     "Select",
     "Sparse",
+    "Step",
     "Sum",
+    "Whole",
 ]

@@ -25,7 +25,10 @@ from verifolio.graph.ops import (
     Op,
     Product,
     Relu,
+    Step,
+    Whole,
 )
+from verifolio.graph.steps import RULES, Table
 
 UNIT = 2.0**-53
 TINY = 1e-300
@@ -66,6 +69,8 @@ def _enclose_node(node: Node, inputs: list[Enclosed]) -> Enclosed:
         ) + TINY
     if isinstance(op, Elementwise):
         return _enclose_function(op, *inputs[0])
+    if isinstance(op, Step | Whole):
+        return _enclose_step(op, *inputs[0])
     return _enclose_affine(op, inputs)
 
 
@@ -85,6 +90,19 @@ def _enclose_function(op: Elementwise, v: Array, e: Array) -> Enclosed:
     radius = np.where(e > 0, (2 * slope + e) * e + own, own)
     outside = ((v - e) <= f.domain[0]) | ((v + e) >= f.domain[1])
     return value, np.where(outside & (e > 0), math.inf, radius)
+
+
+def _enclose_step(op: Step | Whole, v: Array, e: Array) -> Enclosed:
+    """The value at v, and the largest difference to a value on [v - e, v + e]."""
+    middle, low, high = (torch.from_numpy(np.ascontiguousarray(t)) for t in (v, v - e, v + e))
+    if isinstance(op, Whole):
+        value, least, most = (RULES[op.rule](t) for t in (middle, low, high))
+        outside = (low < op.limits[0]) | (high > op.limits[1])
+        most = torch.where(outside, torch.full_like(most, torch.inf), most)
+    else:
+        table = Table(op, torch.float64)
+        value, (least, most) = table.value(middle), table.range(low, high)
+    return value.numpy(), torch.maximum(most - value, value - least).numpy()
 
 
 def _enclose_affine(op: Op, inputs: list[Enclosed]) -> Enclosed:

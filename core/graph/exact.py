@@ -6,13 +6,15 @@ points: all entries of a vector share one exponent, and nothing is ever rounded.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from fractions import Fraction
+from math import floor, trunc
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.graph import Concat, Constant, Graph, Op, Relu, Select, Sum
+from verifolio.graph import Concat, Constant, Graph, Op, Relu, Select, Step, Sum, Whole
 from verifolio.graph.graph import is_exact
 from verifolio.graph.matrix import linear_part, offset
 
@@ -23,8 +25,9 @@ MAX_PRODUCTS = 400_000
 
 
 def evaluable(graph: Graph) -> bool:
-    """Whether the graph is piecewise linear, small, and stored without error terms."""
-    if not graph.piecewise_linear or not all(is_exact(node.op) for node in graph.nodes):
+    """Whether the graph is piecewise linear between its jumps, small, and stored without error terms."""
+    bent = len(graph.relus) + len(graph.steps)
+    if bent < len(graph.nonlinear) or not all(is_exact(node.op) for node in graph.nodes):
         return False
     return sum(_products(graph, i) for i in range(1, len(graph.nodes))) <= MAX_PRODUCTS
 
@@ -44,7 +47,7 @@ def evaluate(graph: Graph, x: Array) -> list[Fraction]:
 def _products(graph: Graph, i: int) -> int:
     """An upper estimate of the multiplications node i costs."""
     op = graph.nodes[i].op
-    if isinstance(op, (Relu, Select, Sum, Concat, Constant)):
+    if isinstance(op, (Relu, Select, Sum, Concat, Constant, Step, Whole)):
         return op.size
     weight: Any = getattr(op, "weight", None)
     if weight is None:
@@ -71,12 +74,26 @@ def _apply(op: Op, values: list[Dyadic], parents: tuple[int, ...]) -> Dyadic:
     if isinstance(op, Relu):
         integers, exponent = inputs[0]
         return np.array([max(v, 0) for v in integers], dtype=object), exponent
+    if isinstance(op, Step | Whole):
+        integers, exponent = inputs[0]
+        return _integers(np.array([jump(op, Fraction(int(v), 1 << exponent)) for v in integers]))
     total = _integers(offset(op))
     for matrix, (integers, exponent) in zip(
         linear_part(op, tuple(len(v) for v, _ in inputs)), inputs, strict=True
     ):
         total = _add(total, _multiply(matrix, integers, exponent))
     return total
+
+
+def jump(op: Step | Whole, x: Fraction) -> float:
+    """The value of a step function or a rounding at x."""
+    if isinstance(op, Whole):
+        rounded = floor(x) if op.rule == "floor" else trunc(x) if op.rule == "trunc" else round(x)
+        return float(rounded)
+    points = [Fraction(float(b)) for b in op.breakpoints]
+    below = bisect_left(points, x)
+    hit = below < len(points) and points[below] == x
+    return float(op.at[below] if hit else op.levels[below])
 
 
 def _multiply(matrix: Any, integers: Integers, exponent: int) -> Dyadic:

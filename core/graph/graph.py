@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from scipy import sparse
 
-from verifolio.graph.ops import NONLINEAR, Affine, Input, Op, Relu, Select, Sum
+from verifolio.graph.ops import NONLINEAR, STEPS, Affine, Input, Op, Relu, Select, Sum
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +50,11 @@ class Graph:
     def piecewise_linear(self) -> bool:
         """Affine maps and ReLU only."""
         return len(self.relus) == len(self.nonlinear)
+
+    @cached_property
+    def steps(self) -> tuple[int, ...]:
+        """Positions of the nodes that jump."""
+        return tuple(i for i, node in enumerate(self.nodes) if isinstance(node.op, STEPS))
 
     @cached_property
     def operators(self) -> frozenset[str]:

@@ -27,7 +27,10 @@ from verifolio.graph.ops import (
     Select,
     Sparse,
     Sum,
+    Whole,
 )
+from verifolio.graph.ops import Step as StepOp
+from verifolio.graph.steps import RULES, StraightThrough, Table, surrogate
 
 
 class Step(nn.Module):
@@ -199,6 +202,29 @@ class ProductStep(Step):
         return a * b
 
 
+class JumpStep(Step):
+    """A step function or a rounding; gradients pass through, see `StraightThrough`."""
+
+    def __init__(self, op: StepOp | Whole) -> None:
+        super().__init__(op)
+        self.tables: dict[tuple[torch.dtype, torch.device], Table] = {}
+
+    def forward(self, x: Tensor) -> Tensor:
+        value = self._value(x)
+        if not (torch.is_grad_enabled() and x.requires_grad):
+            return value
+        out: Tensor = StraightThrough.apply(x, value, surrogate(self.op, x.detach()))  # type: ignore[no-untyped-call]
+        return out
+
+    def _value(self, x: Tensor) -> Tensor:
+        if isinstance(self.op, Whole):
+            return RULES[self.op.rule](x.detach())
+        key = (x.dtype, x.device)
+        if key not in self.tables:
+            self.tables[key] = Table(self.op, *key)
+        return self.tables[key].value(x.detach())
+
+
 class ConstantStep(Step):
     value: Tensor
 
@@ -227,6 +253,8 @@ for _op, _step in (
     (Relu, ReluStep),
     (Elementwise, ElementwiseStep),
     (Product, ProductStep),
+    (StepOp, JumpStep),
+    (Whole, JumpStep),
     (Constant, ConstantStep),
     (Input, Step),
 ):

@@ -1,4 +1,4 @@
-"""The operators a Graph may hold: affine maps, ReLU, smooth elementwise functions, products.
+"""The operators a Graph may hold: affine maps, ReLU, smooth elementwise functions, products, steps.
 
 Every value in a graph is a flat vector; an operator knows the size of its output. Reshapes therefore vanish
 on import, and transposes, slices and pads become `Select`.
@@ -30,10 +30,14 @@ class Input(Op):
 
 @dataclass(frozen=True, eq=False)
 class Constant(Op):
-    """A vector that depends on nothing; `error` bounds |exact - value| (None: exact)."""
+    """A vector that depends on nothing; `error` bounds |exact - value| (None: exact).
+
+    `single` bounds how far its value in single precision lies from the exact one (None: it is the same).
+    """
 
     value: Array
     error: Array | None = None
+    single: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,11 +87,12 @@ class Conv(Affine):
 
 @dataclass(frozen=True, eq=False)
 class Scale(Affine):
-    """y = weight * x + b, entry by entry."""
+    """y = weight * x + b, entry by entry; `bias_single` is to the bias what `Constant.single` is to a constant."""
 
     weight: Array
     weight_error: Array | None = None
     bias_error: Array | None = None
+    bias_single: Array | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,4 +132,30 @@ class Product(Op):
     """y = a * b, entry by entry, of two parents."""
 
 
-NONLINEAR = (Relu, Elementwise, Product)
+@dataclass(frozen=True, eq=False)
+class Step(Op):
+    """y = levels[k] where k of the sorted `breakpoints` lie below x, and y = at[k] where x is breakpoint k.
+
+    `settled`: the argument is what single precision computes, see `verifolio.graph.settle`. A step that is not
+    settled has a value, but no bounds apart from its least and its greatest level.
+    """
+
+    breakpoints: Array
+    levels: Array
+    at: Array
+    settled: bool = False
+
+
+@dataclass(frozen=True, eq=False)
+class Whole(Op):
+    """y is a whole number near x by `rule`: floor, trunc or round (halves to even), for x within `limits`.
+
+    It has endlessly many levels; where x is known to lie in an interval, `settle` makes it a `Step`.
+    """
+
+    rule: str
+    limits: tuple[float, float] = (-np.inf, np.inf)
+
+
+NONLINEAR = (Relu, Elementwise, Product, Step, Whole)
+STEPS = (Step, Whole)

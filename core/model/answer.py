@@ -36,6 +36,7 @@ class Flag(StrEnum):
     NUMERICAL = "numerical"  # members disagree within rounding error
     TIE = "tie"  # some row of the witness holds with equality
     UNCHECKED_EXACT = "unchecked_exact"  # rounding error too large to say what exact arithmetic would say
+    FUSED = "fused"  # a step decides otherwise without ONNX Runtime's graph optimisations
     ALARM = "alarm"  # a member claimed a proof that this witness refutes in exact arithmetic
     EMPTY = "empty"  # no input can be a counterexample, whatever the network is
     INFERRED = "inferred"  # follows from a stored answer about a larger or smaller input set

@@ -11,10 +11,12 @@ from pathlib import Path
 import numpy as np
 
 from verifolio.graph import Concat, Graph, GraphBuilder, Select
+from verifolio.graph.settle import settle
+from verifolio.graph.softmax import logits, only_compares
 from verifolio.model.binding import bind, check_sizes, files_by_name
 from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.onnx_import.network import Network
-from verifolio.vnnlib import Specification, load
+from verifolio.vnnlib import Case, Specification, load
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,10 +74,23 @@ class Query:
         check_sizes(self)
         self._check_import()
         return tuple(
-            Problem(self.graph, Domain(c.lower, c.upper, c.input_rows, self.ball), c.disjuncts)
+            Problem(self._settled(c), Domain(c.lower, c.upper, c.input_rows, self.ball), c.disjuncts)
             for c in self.specification.cases
             if not c.empty and c.disjuncts
         )
+
+    def _settled(self, case: Case) -> Graph:
+        """The graph whose steps have bounds on a region's box."""
+        lower, upper = case.lower, case.upper
+        if self.ball is not None:
+            reach = self.ball.radius * (1 + 2.0**-50)
+            lower = np.maximum(lower, self.ball.centre - reach - 2.0**-50 * np.abs(self.ball.centre))
+            upper = np.minimum(upper, self.ball.centre + reach + 2.0**-50 * np.abs(self.ball.centre))
+        graph = self.graph
+        if graph.steps and only_compares(case.disjuncts, graph.input_size):
+            # after sums of +-1 a softmax is flat in floating point; its order is that of what it reads
+            graph = logits(graph) or graph
+        return settle(graph, lower, upper)
 
     def _check_import(self) -> None:
         """Compare the graph with ONNX Runtime where the first region asks; several networks as they are."""

@@ -14,7 +14,7 @@ from verifolio.onnx_import.call import Call
 from verifolio.onnx_import.linear import add
 from verifolio.onnx_import.lowering import Lowering, as_float
 from verifolio.onnx_import.plumbing import concat_views
-from verifolio.onnx_import.values import Known, Refused, Value, View, known
+from verifolio.onnx_import.values import Known, Refused, Value, View, joined, known
 
 MAX_EXPONENT = 64
 
@@ -164,9 +164,9 @@ def extreme(low: Lowering, a: Value, b: Value, sign: float) -> Value:
 def _extreme_known(a: Known, b: Known, sign: float) -> Known:
     value = np.maximum(a.value, b.value) if sign > 0 else np.minimum(a.value, b.value)
     if a.error is None and b.error is None:
-        return Known(value, None, a.wide or b.wide)
+        return joined(value, None, a, b)
     errors = [np.zeros(k.shape) if k.error is None else k.error for k in (a, b)]
-    return Known(value, np.maximum(*errors), a.wide or b.wide)
+    return joined(value, np.maximum(*errors), a, b)
 
 
 def _lower_extreme(sign: float) -> Callable[[Lowering, Call], Value]:
@@ -187,13 +187,15 @@ _INTEGERS: dict[int, Any] = {
 }
 
 
+# Variables must stay that small: outside of the type a Cast is undefined, and sums of what it gives must fit too.
+_ROOM = {onnx.TensorProto.INT32: 2.0**20, onnx.TensorProto.INT64: 2.0**50}
+
+
 def lower_cast(low: Lowering, call: Call) -> Value:
     """Constants are converted; variables keep their exact value between float and double."""
     x, target = call.value(0), call.integer("to", 0)
     if isinstance(x, View):
-        if target not in _FLOATS[:2]:
-            raise Refused("a Cast of a variable to a type that rounds")
-        return x
+        return _cast_view(low, x, target)
     if target == onnx.TensorProto.BOOL:
         if x.error is not None and bool((np.abs(x.value) <= x.error).any()):
             raise Refused("a Cast that hinges on the last bits of a folded constant")
@@ -205,13 +207,33 @@ def lower_cast(low: Lowering, call: Call) -> Value:
     raise Refused(f"a Cast to type {target}")
 
 
+def _cast_view(low: Lowering, x: View, target: int) -> View:
+    """Floats are cut off towards zero; integers stay what they are in types that hold all that occur."""
+    if target in _FLOATS[:2]:
+        return x
+    if target == onnx.TensorProto.BOOL:
+        return low.step(x, (0.0,), (1.0, 1.0), (0.0,))
+    if target not in _ROOM:
+        raise Refused("a Cast of a variable to a type that rounds or is narrow")
+    return low.whole(x, "trunc", (-_ROOM[target], _ROOM[target]))
+
+
 def _cast_float(x: Known, target: int) -> Known:
     if x.error is not None or target == onnx.TensorProto.DOUBLE:
-        return Known(np.asarray(x.value, np.float64), x.error, target == onnx.TensorProto.DOUBLE)
+        number = np.asarray(x.value, np.float64)
+        single = None if x.error is None and x.single is None else _single_cast(x)
+        return Known(number, x.error, target == onnx.TensorProto.DOUBLE, single)
     if x.wide or not x.is_float or target == onnx.TensorProto.FLOAT16:
         narrow = np.float16 if target == onnx.TensorProto.FLOAT16 else np.float32
-        return Known(x.value.astype(narrow).astype(np.float64))
+        single = None if x.single is None else _single_cast(x)
+        return Known(x.value.astype(narrow).astype(np.float64), None, False, single)
     return x
+
+
+def _single_cast(x: Known) -> Any:
+    """How far a folded number lies from the exact one once it is rounded to single precision."""
+    rounding = np.abs(x.value) * exact.SINGLE + exact.SMALLEST
+    return rounding if x.single is None else x.single + rounding
 
 
 def _cast_integer(x: Known, kind: Any) -> Known:

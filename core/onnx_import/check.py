@@ -83,14 +83,22 @@ def compare(network: Network, lowered: Lowered, points: Array) -> None:
         raise InputError(str(network.path), "equal output sizes", sizes, EXPORT_AGAIN)
     values = evaluate(lowered.plain, points)
     usable = np.ones(len(points), bool)
+    doubts = {i: values.doubtful(i).any(axis=1) for i in lowered.plain.steps}
     with np.errstate(all="ignore"):
         for tensor, theirs in _intermediate(network, lowered, points):
             ours, spread = _at(tensor, values, len(points))
+            usable &= ~_hinges(tensor, doubts)
             _complain(network, tensor.label, ours, spread, theirs, usable)
             usable &= (np.abs(np.nan_to_num(theirs, nan=np.inf)) < HUGE).all(axis=1)
         _, spread = values.at(lowered.plain.output, np.arange(size))
         ours = _computed(lowered.graph, points)
         _complain(network, "the output", ours, spread, np.stack(expected), usable)
+
+
+def _hinges(tensor: Traced, doubts: dict[int, Any]) -> Any:
+    """At which points a tensor, or one before it, hinges on the rounding of a step's argument."""
+    last = tensor.value.node if isinstance(tensor.value, View) else 0
+    return np.any([d for i, d in doubts.items() if i <= last] or [False], axis=0)
 
 
 def _computed(graph: Graph, points: Array) -> Array:

@@ -20,17 +20,24 @@ SPLIT = 2.0**27 + 1
 UP = 1 + 2.0**-48  # covers the roundings made while adding up a few nonnegative error terms
 SMALL = 2.0**-960  # below this Dekker's product may underflow
 TINY = 1e-300
+SINGLE, SMALLEST = 2.0**-24, 2.0**-149  # unit roundoff and least number of single precision
 
 
-def _finish(value: Array, error: Array, *operands: Known) -> Known:
+def _finish(value: Array, error: Array, single: Array, *operands: Known) -> Known:
+    """`single` is what single precision carries over from the operands; its own rounding is added here."""
     wide = any(k.wide for k in operands)
-    if not error.any():
-        return Known(value, None, wide)
-    return Known(value, error * UP, wide)
+    # a result that is zero is not rounded, and any other one by no more than the least number where it is tiny
+    tiny = np.where((value != 0) & (np.abs(value) < 2.0**-120), SMALLEST, 0.0)
+    single = (single + np.abs(value) * SINGLE) * (1 + 2.0**-20) + tiny
+    return Known(value, error * UP if error.any() else None, wide, single)
 
 
 def _error(a: Known) -> Array | float:
     return 0.0 if a.error is None else a.error
+
+
+def _single(a: Known) -> Array | float:
+    return 0.0 if a.single is None else a.single
 
 
 def _two_sum(a: Array, b: Array) -> tuple[Array, Array]:
@@ -68,11 +75,11 @@ def add(a: Known, b: Known) -> Known:
     if not a.is_float:
         return _integers(np.add, a, b)
     value, rest = _two_sum(a.value, b.value)
-    return _finish(value, np.abs(rest) + _error(a) + _error(b), a, b)
+    return _finish(value, np.abs(rest) + _error(a) + _error(b), np.asarray(_single(a) + _single(b)), a, b)
 
 
 def negate(a: Known) -> Known:
-    return Known(-a.value, a.error, a.wide)
+    return Known(-a.value, a.error, a.wide, a.single)
 
 
 def subtract(a: Known, b: Known) -> Known:
@@ -85,7 +92,8 @@ def multiply(a: Known, b: Known) -> Known:
     value, rest = _two_product(a.value, b.value)
     ea, eb = _error(a), _error(b)
     error = np.abs(rest) + np.abs(a.value) * eb + np.abs(b.value) * ea + ea * eb
-    return _finish(value, error, a, b)
+    sa, sb = _single(a), _single(b)
+    return _finish(value, error, np.abs(a.value) * sb + np.abs(b.value) * sa + sa * sb, a, b)
 
 
 def divide(a: Known, b: Known) -> Known:
@@ -99,7 +107,9 @@ def divide(a: Known, b: Known) -> Known:
     back, rest = _two_product(value, b.value)
     rounding = np.where((back == a.value) & (rest == 0), 0.0, np.abs(value) * UNIT + TINY)
     spread = (_error(a) + np.abs(value) * _error(b)) / (np.abs(b.value) - _error(b))
-    return _finish(value, rounding + spread, a, b)
+    room = np.abs(b.value) - _single(b)
+    single = np.where(room > 0, (_single(a) + np.abs(value) * _single(b)) / room, np.inf)
+    return _finish(value, rounding + spread, single, a, b)
 
 
 def root(a: Known) -> Known:
@@ -110,7 +120,8 @@ def root(a: Known) -> Known:
     back, rest = _two_product(value, value)
     rounding = np.where((back == a.value) & (rest == 0), 0.0, value * UNIT + TINY)
     spread = 0.0 if a.error is None else a.error / np.maximum(value, TINY)
-    return _finish(value, rounding + spread, a)
+    single = np.zeros(a.shape) if a.single is None else a.single / np.maximum(value, TINY)
+    return _finish(value, rounding + spread, single, a)
 
 
 def matmul(a: Known, b: Known, charge: Callable[[int], None]) -> Known:
@@ -127,7 +138,9 @@ def matmul(a: Known, b: Known, charge: Callable[[int], None]) -> Known:
         error = error + np.matmul(a.error, size_b)
     if b.error is not None:
         error = error + np.matmul(size_a + _error(a), b.error)
-    return _finish(value, error * (1 + (terms + 2) * 4 * UNIT), a, b)
+    single = np.matmul(size_a, size_b) * (1.01 * (terms + 2) * SINGLE)
+    single = single + np.matmul(size_a + _single(a), size_b + _single(b)) - np.matmul(size_a, size_b)
+    return _finish(value, error * (1 + (terms + 2) * 4 * UNIT), 1.01 * single, a, b)
 
 
 def total(a: Known) -> Known:
@@ -139,4 +152,6 @@ def total(a: Known) -> Known:
     spread = 0.0 if a.error is None else a.error.sum(axis=-1)
     rounding = 0.0 if terms == 1 else 1.01 * (terms + 2) * UNIT
     error = np.abs(a.value).sum(axis=-1) * rounding + spread
-    return _finish(value, np.asarray(error * (1 + 4 * terms * UNIT)), a)
+    single = np.abs(a.value).sum(axis=-1) * (1.01 * (terms + 2) * SINGLE)
+    single = single + (0.0 if a.single is None else 1.01 * a.single.sum(axis=-1))
+    return _finish(value, np.asarray(error * (1 + 4 * terms * UNIT)), np.asarray(single), a)

@@ -82,6 +82,7 @@ def _rows_times(low: Lowering, a: View, b: Known) -> View:
         node = low.flat(a)
         input_shape, kernel = (1, rows, k), (n, 1, 1, k)
     shaped = weight.reshaped(kernel)
+    low.weigh(shaped)
     op = Conv(
         n * rows,
         bias=np.zeros(n),
@@ -164,6 +165,7 @@ def lower_conv(low: Lowering, call: Call) -> Value:
         raise Malformed("images and kernels of equal rank", f"{x.shape} and {weight.shape}")
     if len(x.shape) > 4:
         raise Refused(f"{call.op} over {len(x.shape) - 2} axes")
+    low.weigh(weight, *(() if bias is None else (bias,)))
     windows = Windows.read(call, x.shape[2:], weight.shape[2:], transposed)
     groups = call.integer("group", 1)
     batch, channels = x.shape[:2]

@@ -15,11 +15,14 @@ from verifolio.errors import InputError, UnsupportedNetwork
 from verifolio.graph.graph import Graph
 from verifolio.graph.ops import Index
 from verifolio.onnx_import.call import Call, decode_attributes
+from verifolio.onnx_import.choice import variable_slice
 from verifolio.onnx_import.lowering import Lowering
 from verifolio.onnx_import.network import Network, TensorSignature
+from verifolio.onnx_import.ragged import Ragged
 from verifolio.onnx_import.reader import EXPORT_AGAIN, Source, decode_tensor, read_source
 from verifolio.onnx_import.simplify import simplify
-from verifolio.onnx_import.table import HANDLERS
+from verifolio.onnx_import.table import FOREIGN, HANDLERS
+from verifolio.onnx_import.types import check_types, typed
 from verifolio.onnx_import.values import Known, Malformed, Refused, Value, View
 
 SEE_TABLE = "docs/reference/operators.md lists what can be imported; rewrite the network without these"
@@ -74,6 +77,7 @@ class _Import:
         self.uses = Counter(name for node in source.nodes for name in node.input)
         self.uses.update(source.outputs)
         self.trace: list[Traced] = []
+        self.ragged = Ragged()
         start = 0
         for tensor in source.inputs:
             index = np.arange(start, start + tensor.size, dtype=np.int64).reshape(tensor.shape)
@@ -83,7 +87,8 @@ class _Import:
     def lower(self, node: Any) -> None:
         """One node; a refusal is noted and its outputs become unavailable, so that later ones are found."""
         label = _label(node)
-        handler = HANDLERS.get(node.op_type) if node.domain in ("", "ai.onnx") else None
+        plain = node.domain in ("", "ai.onnx")
+        handler = HANDLERS.get(node.op_type) if plain else FOREIGN.get((node.domain, node.op_type))
         if handler is None:
             self._refuse(node, label)
             return
@@ -98,8 +103,11 @@ class _Import:
                 self._asked(node),
                 self.source.opset,
             )
+            check_types(call)
+            self.ragged.check(node)
             made = handler(self.low, call)
-            self._store(node, list(made) if isinstance(made, Sequence) else [made])
+            self.ragged.pass_on(node, variable_slice(call))
+            self._store(node, typed(call, list(made) if isinstance(made, Sequence) else [made]))
         except Refused as reason:
             self._refuse(node, f"{label}: {reason}")
         except Malformed as error:
@@ -140,7 +148,8 @@ class _Import:
             self.low.charge(value.shape)
             if name:
                 self.values[name] = value
-                self._record(_label(node), name, value)
+                if name not in self.ragged.names:
+                    self._record(_label(node), name, value)
 
     def _record(self, label: str, name: str, value: Value) -> None:
         """Remember where (a sample of) a tensor is, for the comparison with ONNX Runtime."""
@@ -172,6 +181,9 @@ class _Import:
             value = self.values.get(name)
             if value is None and name in self.source.tensors:
                 value = decode_tensor(self.source.tensors[name])
+            if name in self.ragged.names:
+                got = f"output {name!r}, whose shape depends on the input"
+                raise UnsupportedNetwork(where, "outputs of a fixed shape", got, SEE_TABLE)
             if value is None:
                 raise InputError(where, f"a node that computes output {name!r}", "none", EXPORT_AGAIN)
             outputs.append(value)
@@ -179,10 +191,19 @@ class _Import:
             plain, place = self.low.build(outputs)
         except Malformed as error:
             raise InputError(where, error.expected, error.got, EXPORT_AGAIN) from error
+        if plain.steps and self.low.cancelled:
+            raise UnsupportedNetwork(
+                where,
+                "steps that single precision decides",
+                "weights folded from numbers that cancel",
+                SEE_TABLE,
+            )
         signature = tuple(
             TensorSignature(n, v.shape) for n, v in zip(self.source.outputs, outputs, strict=True)
         )
-        return Lowered(simplify(plain), self.source.inputs, signature, plain, self._placed(place))
+        # where steps are, single precision must be followed operator by operator
+        graph = plain if plain.steps else simplify(plain)
+        return Lowered(graph, self.source.inputs, signature, plain, self._placed(place))
 
 
 def _label(node: Any) -> str:

@@ -23,11 +23,14 @@ from verifolio.graph.ops import (
     Scale,
     Select,
     Sparse,
+    Step,
     Sum,
+    Whole,
 )
 from verifolio.onnx_import import exact
 from verifolio.onnx_import.values import Known, Malformed, Shape, Value, View, known
 
+FOLDINGS = 12  # roundings of a folded weight that `verifolio.graph.settle` allows for
 MAX_TENSOR = 2**24
 MAX_TOTAL = 2**27
 _WEIGHTS = ("value", "weight", "bias", "error", "weight_error", "bias_error")
@@ -40,7 +43,8 @@ class Lowering:
         self.builder = GraphBuilder(input_size)
         self.spent = 0
         self._selected: dict[tuple[int, bytes], int] = {}
-        self._applied: dict[tuple[int, str, float], int] = {}
+        self._applied: dict[tuple[Any, ...], int] = {}
+        self.cancelled = False  # some weight was folded from numbers that cancel in single precision
 
     def charge(self, shape: Shape | int) -> None:
         """Count a tensor about to be made; refuse bombs before they are allocated."""
@@ -87,7 +91,8 @@ class Lowering:
         if isinstance(value, View):
             return value
         flat = value.reshaped((-1,))
-        node = self.emit(Constant(flat.value.size, np.asarray(flat.value, np.float64), flat.error))
+        number = np.asarray(flat.value, np.float64)
+        node = self.emit(Constant(flat.value.size, number, flat.error, flat.single))
         return self.fresh(node, value.shape)
 
     def flat(self, view: View) -> int:
@@ -158,7 +163,14 @@ class Lowering:
 
     def _once(self, op: Op, parent: int) -> int:
         """The same scalar function of the same node is one node."""
-        key = (parent, getattr(op, "function", "relu"), getattr(op, "parameter", 0.0))
+        table = (op.breakpoints, op.levels, op.at) if isinstance(op, Step) else ()
+        rule = (op.rule, op.limits) if isinstance(op, Whole) else getattr(op, "parameter", 0.0)
+        key = (
+            parent,
+            getattr(op, "function", type(op).__name__),
+            rule,
+            tuple(a.tobytes() for a in table),
+        )
         if key not in self._applied:
             self._applied[key] = self.emit(op, parent)
         return self._applied[key]
@@ -168,6 +180,17 @@ class Lowering:
 
     def function(self, name: str, view: View, parameter: float = 0.0) -> View:
         return self.pointwise(view, lambda size: Elementwise(size, name, parameter))
+
+    def step(
+        self, view: View, breakpoints: Sequence[float], levels: Sequence[float], at: Sequence[float]
+    ) -> View:
+        """A step function of every entry, see `verifolio.graph.Step`."""
+        points, values, met = (np.array(part, np.float64) for part in (breakpoints, levels, at))
+        return self.pointwise(view, lambda size: Step(size, points, values, met))
+
+    def whole(self, view: View, rule: str, limits: tuple[float, float] = (-np.inf, np.inf)) -> View:
+        """Every entry rounded to a whole number."""
+        return self.pointwise(view, lambda size: Whole(size, rule, limits))
 
     def scale(self, view: View, weight: Known | None = None, bias: Known | None = None) -> View:
         """weight * view + bias with constants, broadcast together; without either, the view itself."""
@@ -187,14 +210,22 @@ class Lowering:
 
         one, zero = known(1.0), known(0.0)
         w, b = weight or one, bias or zero
+        self.weigh(w)
         op = Scale(
             order.size,
             bias=placed(b.value),
             weight=placed(w.value),
             weight_error=None if w.error is None else placed(w.error),
             bias_error=None if b.error is None else placed(b.error),
+            bias_single=None if b.single is None else placed(b.single),
         )
         return View(self.emit(op, view.node), view.index)
+
+    def weigh(self, *numbers: Known) -> None:
+        """Note whether numbers that become weights are, in single precision, a few roundings off at most."""
+        for k in numbers:
+            if k.single is not None and bool((k.single > FOLDINGS * exact.SINGLE * np.abs(k.value)).any()):
+                self.cancelled = True
 
     def sum(self, coefficients: tuple[float, ...], *views: View) -> View:
         """An integer combination of views of broadcastable shapes."""
@@ -216,6 +247,7 @@ class Lowering:
         """
         size = math.prod(shape)
         self.charge(view.size)
+        self.weigh(weight)
         matrix = self._matrix(view, rows, weight.value, size)
         small = weight.error is None and _small_integers(weight.value)
         if matrix.nnz < int((view.index >= 0).sum()) and not small:
@@ -260,6 +292,7 @@ class Lowering:
 
     def dense(self, view: View, weight: Known, bias: Known | None = None) -> View:
         """weight @ view + bias for a flat view; a view that loses little is folded into the columns."""
+        self.weigh(weight, *(() if bias is None else (bias,)))
         outputs = weight.shape[0]
         numbers, error, node = weight.value, weight.error, view.node
         index, size = view.index.ravel(), self.size(view.node)
@@ -320,7 +353,7 @@ def _finite(numbers: Any) -> bool:
 
 def as_float(value: Known) -> Known:
     """Constants that enter the graph are float64."""
-    return Known(np.asarray(value.value, np.float64), value.error, value.wide)
+    return Known(np.asarray(value.value, np.float64), value.error, value.wide, value.single)
 
 
 def exact_inverse(count: int) -> Known:

@@ -108,9 +108,12 @@ class Network:
 
         return GraphModule(self.graph, torch.float32 if dtype is None else dtype)
 
-    def replay(self, x: NDArray[Any]) -> NDArray[np.float32]:
-        """ONNX Runtime, default options, on the original file: flat inputs to flat outputs."""
-        session, inputs, outputs = _session(self)
+    def replay(self, x: NDArray[Any], optimised: bool = True) -> NDArray[np.float32]:
+        """ONNX Runtime, default options, on the original file: flat inputs to flat outputs.
+
+        Not `optimised`: operator by operator, as the file has them.
+        """
+        session, inputs, outputs = _session(self) if optimised else _plain_session(self)
         feeds, start = {}, 0
         flat = np.asarray(x).ravel()
         for tensor in inputs:
@@ -152,6 +155,13 @@ def _graph(network: Network) -> Graph:
     from verifolio.onnx_import.check import import_graph
 
     return import_graph(network)
+
+
+@lru_cache(maxsize=4)
+def _plain_session(network: Network) -> tuple[Any, tuple[TensorSignature, ...], tuple[TensorSignature, ...]]:
+    from verifolio.onnx_import.session import open_session
+
+    return open_session(network, optimised=False)
 
 
 @lru_cache(maxsize=16)

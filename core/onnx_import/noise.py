@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from verifolio.graph.graph import Graph
@@ -27,8 +28,11 @@ from verifolio.graph.ops import (
     Relu,
     Select,
     Sparse,
+    Step,
     Sum,
+    Whole,
 )
+from verifolio.graph.steps import jumps
 from verifolio.run.threads import one_thread
 
 UNIT = 2.0**-22
@@ -37,6 +41,7 @@ ROUNDINGS = 128.0
 # ONNX Runtime approximates these with an absolute error, also where they are close to zero
 _FLOORED = ("sigmoid", "tanh", "erf", "sin", "cos", "softplus")
 _POOL = 1 << 16
+WHOLE = 2.0**24  # smaller whole numbers, and their sums, are exact in single precision
 
 
 class _Noise:
@@ -58,9 +63,11 @@ class _Noise:
         return row[:width]
 
     def shake(self, value: Tensor, count: int, floor: float | Tensor = 0.0) -> Tensor:
-        """The value with roundings in all rows but the first `count`."""
+        """The value with roundings in all rows but the first `count`; whole numbers are not rounded."""
         rest = value[count:]
-        return torch.cat([value[:count], rest + self.like(rest) * (rest + floor)])
+        whole = (rest == torch.round(rest)) & (rest.abs() < WHOLE)
+        moved = rest + self.like(rest) * (rest + floor)
+        return torch.cat([value[:count], torch.where(whole & (value[:count] == rest), rest, moved)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,6 +77,18 @@ class Values:
     graph: Graph
     clean: list[Array]
     rounded: list[Array]
+
+    def doubtful(self, node: int) -> NDArray[np.bool_]:
+        """Where rounding may take a step's argument across a jump (points, size)."""
+        op, parent = self.graph.nodes[node].op, self.graph.nodes[node].parents[0]
+        value = self.clean[parent]
+        if not isinstance(op, Step | Whole):
+            return np.zeros(value.shape, bool)
+        spread = np.abs(self.rounded[parent] - value)
+        gap = jumps(op, torch.from_numpy(value)).numpy()
+        return np.asarray(
+            (gap <= ROUNDINGS * spread) & (spread > 0) | (self.clean[node] != self.rounded[node])
+        )
 
     def at(self, node: int, index: Index) -> tuple[Array, Array]:
         """Entries of a node, and how far rounding may move them; index -1 is the number zero."""

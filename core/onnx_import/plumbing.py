@@ -14,7 +14,7 @@ from verifolio.graph.ops import Concat
 from verifolio.onnx_import.call import Call, normal_axis
 from verifolio.onnx_import.lowering import Lowering, as_float
 from verifolio.onnx_import.reader import shape_of
-from verifolio.onnx_import.values import Known, Malformed, Refused, Shape, Value, View, known
+from verifolio.onnx_import.values import Known, Malformed, Refused, Shape, Value, View, joined
 
 INT_MAX = 2**31 - 1  # from here on an end means "to the end" in ONNX Runtime
 Move = Callable[[NDArray[Any]], NDArray[Any]]
@@ -187,9 +187,9 @@ def lower_concat(low: Lowering, call: Call) -> Value:
 def _concat_known(parts: list[Known], axis: int) -> Known:
     value = np.concatenate([p.value for p in parts], axis)
     if all(p.error is None for p in parts):
-        return Known(value, None, any(p.wide for p in parts))
+        return joined(value, None, *parts)
     errors = [np.zeros(p.shape) if p.error is None else p.error for p in parts]
-    return Known(value, np.concatenate(errors, axis), any(p.wide for p in parts))
+    return joined(value, np.concatenate(errors, axis), *parts)
 
 
 def concat_views(low: Lowering, views: list[View], axis: int) -> View:
@@ -293,12 +293,12 @@ def _pad_constant(low: Lowering, x: Value, grow: list[tuple[int, int]], fill: Kn
         value = np.pad(x.value, grow, constant_values=number)
         error = np.zeros(x.shape) if x.error is None else x.error
         error = np.pad(error, grow, constant_values=slack)
-        return Known(value, error if error.any() else None, x.wide)
+        return joined(value, error if error.any() else None, x, fill)
     padded = x.moved(lambda a: np.pad(a, grow, constant_values=-1))
     if number == 0 and slack == 0:
         return padded
     frame, spread = (np.pad(np.zeros(x.shape), grow, constant_values=n) for n in (number, slack))
-    return low.add_constant(padded, known(frame, spread))
+    return low.add_constant(padded, joined(frame, spread if spread.any() else None, fill))
 
 
 def lower_where(low: Lowering, call: Call) -> Value:
@@ -313,9 +313,9 @@ def lower_where(low: Lowering, call: Call) -> Value:
 def _where_known(mask: NDArray[np.bool_], a: Known, b: Known) -> Known:
     value = np.where(mask, a.value, b.value)
     if a.error is None and b.error is None:
-        return Known(value, None, a.wide or b.wide)
+        return joined(value, None, a, b)
     errors = [np.zeros(k.shape) if k.error is None else k.error for k in (a, b)]
-    return Known(value, np.where(mask, *errors), a.wide or b.wide)
+    return joined(value, np.where(mask, *errors), a, b)
 
 
 def low_sum_masked(low: Lowering, mask: NDArray[np.bool_], a: Value, b: Value) -> View:

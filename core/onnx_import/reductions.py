@@ -12,7 +12,7 @@ from verifolio.onnx_import import exact
 from verifolio.onnx_import.activations import absolute
 from verifolio.onnx_import.call import Call
 from verifolio.onnx_import.lowering import Lowering, exact_inverse
-from verifolio.onnx_import.values import Known, Malformed, Shape, Value, View, known
+from verifolio.onnx_import.values import Known, Malformed, Shape, Value, View, joined, known
 
 Reduce = Callable[[Lowering, View], View]
 
@@ -108,7 +108,7 @@ def _log_add(low: Lowering, a: View, b: View) -> View:
 def _fold_extreme(function: Callable[..., Any]) -> Callable[[Known], Known]:
     def fold(x: Known) -> Known:
         error = None if x.error is None else np.max(x.error, axis=1)
-        return Known(function(x.value, axis=1), error, x.wide)
+        return joined(function(x.value, axis=1), error, x)
 
     return fold
 

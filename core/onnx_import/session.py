@@ -13,14 +13,14 @@ from verifolio.onnx_import.reader import EXPORT_AGAIN
 Signature = tuple[TensorSignature, ...]
 
 
-def open_session(network: Network) -> tuple[Any, Signature, Signature]:
+def open_session(network: Network, optimised: bool = True) -> tuple[Any, Signature, Signature]:
     """A session with default options (one thread, quiet), and the signature of the file.
 
     The file is lowered first: ONNX Runtime folds constants while it loads, without a limit on memory, so
     it only sees files whose tensors have been counted.
     """
     lowered = lower_network(network)
-    return _session(network, network.model()), lowered.inputs, lowered.outputs
+    return _session(network, network.model(), optimised), lowered.inputs, lowered.outputs
 
 
 def open_traced(network: Network, names: Sequence[str]) -> Any:

@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from verifolio.onnx_import import (
     activations,
     arithmetic,
+    choice,
     linear,
     logic,
     normal,
     plumbing,
     pooling,
+    quantised,
     reductions,
     resize,
 )
@@ -31,4 +33,11 @@ HANDLERS: Mapping[str, Handler] = {
     **pooling.HANDLERS,
     **normal.HANDLERS,
     **resize.HANDLERS,
+    **choice.HANDLERS,
+    **quantised.HANDLERS,
+}
+
+# operators of other domains
+FOREIGN: Mapping[tuple[str, str], Handler] = {
+    ("com.microsoft", name): handler for name, handler in quantised.MICROSOFT.items()
 }

@@ -29,12 +29,14 @@ class Malformed(Exception):
 class Known:
     """A folded tensor: integers, bools or float64 values; `error` bounds |exact - value| (None: exact).
 
-    `wide` marks numbers of ONNX type double, which a cast to float rounds.
+    `wide` marks numbers of ONNX type double, which a cast to float rounds. `single` bounds how far the value that
+    single precision computes lies from the exact one (None: it is the same); only steps ask for it.
     """
 
     value: NDArray[Any]
     error: Array | None = None
     wide: bool = False
+    single: Array | None = None
 
     @property
     def shape(self) -> Shape:
@@ -45,27 +47,28 @@ class Known:
         return self.value.dtype.kind == "f"
 
     def reshaped(self, shape: Shape) -> Known:
-        error = None if self.error is None else self.error.reshape(shape)
-        return Known(self.value.reshape(shape), error, self.wide)
+        return self.moved(lambda a: a.reshape(shape))
 
     def broadcast(self, shape: Shape) -> Known:
-        error = None if self.error is None else np.broadcast_to(self.error, shape)
-        return Known(np.broadcast_to(self.value, shape), error, self.wide)
+        return self.moved(lambda a: np.broadcast_to(a, shape))
 
     def moved(self, move: Any) -> Known:
         """Apply a function that only moves entries around."""
-        return Known(move(self.value), None if self.error is None else move(self.error), self.wide)
+        error, single = (None if e is None else move(e) for e in (self.error, self.single))
+        return Known(move(self.value), error, self.wide, single)
 
 
 @dataclass(frozen=True, eq=False)
 class View:
     """A tensor of variables: entry i is entry index[i] of graph node `node`, or 0 where the index is -1.
 
-    All data movement (reshape, transpose, slice, pad with zeros, expand) is an operation on `index` alone.
+    All data movement (reshape, transpose, slice, pad with zeros, expand) is an operation on `index` alone. `whole`
+    marks tensors of an integer type or bool.
     """
 
     node: int
     index: Index
+    whole: bool = False
 
     @property
     def shape(self) -> Shape:
@@ -76,14 +79,21 @@ class View:
         return self.index.size
 
     def reshaped(self, shape: Shape) -> View:
-        return View(self.node, self.index.reshape(shape))
+        return View(self.node, self.index.reshape(shape), self.whole)
 
     def moved(self, move: Any) -> View:
         """Apply a function that only moves entries around."""
-        return View(self.node, move(self.index))
+        return View(self.node, move(self.index), self.whole)
 
 
 Value = Known | View
+
+
+def joined(value: NDArray[Any], error: Array | None, *parts: Known) -> Known:
+    """Numbers picked from several constants; what single precision loses is that of the worst of all."""
+    singles = [float(p.single.max(initial=0.0)) for p in parts if p.single is not None]
+    single = np.full(value.shape, max(singles)) if singles else None
+    return Known(value, error, any(p.wide for p in parts), single)
 
 
 def known(value: Any, error: Array | None = None) -> Known:

@@ -17,7 +17,8 @@ import mpmath
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.graph import Constant, Conv, Elementwise, Graph, Op, Product, Relu
+from verifolio.graph import Constant, Conv, Elementwise, Graph, Op, Product, Relu, Step, Whole
+from verifolio.graph.exact import jump
 from verifolio.graph.matrix import conv_matrix, linear_part, offset
 from verifolio.vnnlib.rows import LinearRow
 
@@ -124,7 +125,33 @@ def _apply(op: Op, parents: list[Intervals]) -> Intervals:
         return _product(*parents)
     if isinstance(op, Elementwise):
         return _function(op, parents[0])
+    if isinstance(op, Step | Whole):
+        return _jumps(op, parents[0])
     return _affine(op, parents)
+
+
+def _jumps(op: Step | Whole, x: Intervals) -> Intervals:
+    """The least and the greatest value of a step on an interval: at its ends and on both sides of what is inside."""
+    lows, highs = [], []
+    for least, most in zip(x.lower, x.upper, strict=True):
+        if isinstance(op, Whole):
+            values = [jump(op, least), jump(op, most)]
+        else:
+            inside = [k for k, b in enumerate(op.breakpoints) if least <= Fraction(float(b)) <= most]
+            beside = [float(v) for k in inside for v in (op.levels[k], op.levels[k + 1])]
+            # a jump at an end is only met from inside
+            beside = beside if least < most else []
+            values = [jump(op, least), jump(op, most), *(float(op.at[k]) for k in inside), *beside]
+        lows.append(min(values))
+        highs.append(max(values))
+    low, high = _exactly(np.array(lows)), _exactly(np.array(highs))
+    return _add(low, _span(low, high))
+
+
+def _span(low: Intervals, high: Intervals) -> Intervals:
+    """[0, high - low]."""
+    width = _add(high, Intervals(-low.high, -low.low, low.exponent))
+    return Intervals(width.low * 0, width.high, width.exponent)
 
 
 def _widened(value: Intervals, error: Array | None) -> Intervals:

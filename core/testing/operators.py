@@ -12,6 +12,15 @@ from typing import Any
 import numpy as np
 
 from verifolio.testing.draft import Draft
+from verifolio.testing.step_layers import (
+    extremal,
+    masked,
+    quantised_product,
+    quantize,
+    rounded,
+    scatter,
+    whole_product,
+)
 
 Layer = Callable[[Draft, str], str]
 
@@ -238,22 +247,6 @@ def _where(d: Draft, x: str) -> str:
     return d.add("Where", mask, x, d.add("Neg", x))
 
 
-def _masked(op: str, operands: int, dtype: type) -> Layer:
-    """A logical operator on constants, whose result chooses between two variables."""
-
-    def layer(d: Draft, x: str) -> str:
-        x = d.flat(x)
-        stored = [d.constant(d.rng.integers(0, 2, (1, d.size(x))), dtype) for _ in range(operands)]
-        return d.add("Where", d.add(op, *stored), x, d.dense(x, d.size(x)))
-
-    return layer
-
-
-def _rounded(op: str) -> Layer:
-    """A rounding of a constant, which is then added."""
-    return lambda d, x: d.add("Add", x, d.add(op, d.per_channel(x)))
-
-
 def _mod(d: Draft, x: str) -> str:
     x = d.flat(x)
     index = d.add("Mod", d.constant(d.rng.integers(0, 99, d.size(x)), np.int64), d.integers(d.size(x)))
@@ -338,47 +331,52 @@ def _blocks(op: str, channels: int, side: int) -> Layer:
 LAYERS: Mapping[str, Layer] = {
     "Abs": _plain("Abs"),
     "Add": _binary("Add"),
-    "And": _masked("And", 2, np.bool_),
+    "And": masked("And", 2, np.bool_),
+    "ArgMax": extremal("ArgMax"),
+    "ArgMin": extremal("ArgMin"),
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_norm,
     "Cast": _cast,
-    "Ceil": _rounded("Ceil"),
+    "Ceil": rounded("Ceil"),
     "Celu": _plain("Celu", alpha=0.7),
     "Clip": _clip,
     "Concat": _concat,
     "Constant": _constant,
     "ConstantOfShape": _constant_of_shape,
     "Conv": _conv,
+    "ConvInteger": whole_product("ConvInteger"),
     "ConvTranspose": _conv_transpose,
     "Cos": _plain("Cos"),
+    "DequantizeLinear": quantize,
     "DepthToSpace": _blocks("DepthToSpace", 4, 2),
     "Div": _div,
     "Dropout": _dropout,
     "Elu": _plain("Elu", alpha=0.7),
-    "Equal": _masked("Equal", 2, np.int64),
+    "Equal": masked("Equal", 2, np.int64),
     "Erf": _plain("Erf"),
     "Exp": _small("Exp"),
     "Expand": _expand,
     "Flatten": _flatten,
-    "Floor": _rounded("Floor"),
+    "Floor": rounded("Floor"),
     "Gather": _gather,
     "Gelu": _plain("Gelu"),
     "Gemm": _gemm,
     "GlobalAveragePool": _image("GlobalAveragePool"),
     "GlobalMaxPool": _image("GlobalMaxPool"),
-    "Greater": _masked("Greater", 2, np.float32),
-    "GreaterOrEqual": _masked("GreaterOrEqual", 2, np.float32),
+    "Greater": masked("Greater", 2, np.float32),
+    "GreaterOrEqual": masked("GreaterOrEqual", 2, np.float32),
     "HardSigmoid": _plain("HardSigmoid", alpha=0.4, beta=0.3),
     "HardSwish": _plain("HardSwish"),
     "Identity": _plain("Identity"),
     "InstanceNormalization": _instance_norm,
     "LayerNormalization": _layer_norm,
     "LeakyRelu": _leaky,
-    "Less": _masked("Less", 2, np.float32),
-    "LessOrEqual": _masked("LessOrEqual", 2, np.float32),
+    "Less": masked("Less", 2, np.float32),
+    "LessOrEqual": masked("LessOrEqual", 2, np.float32),
     "Log": _positive("Log"),
     "LogSoftmax": _softmax("LogSoftmax"),
     "MatMul": _matmul,
+    "MatMulInteger": whole_product("MatMulInteger"),
     "Max": _extreme("Max"),
     "MaxPool": _max_pool,
     "Mean": _several("Mean"),
@@ -387,11 +385,14 @@ LAYERS: Mapping[str, Layer] = {
     "Mod": _mod,
     "Mul": _mul,
     "Neg": _plain("Neg"),
-    "Not": _masked("Not", 1, np.bool_),
-    "Or": _masked("Or", 2, np.bool_),
+    "Not": masked("Not", 1, np.bool_),
+    "Or": masked("Or", 2, np.bool_),
     "PRelu": _prelu,
     "Pad": _pad,
     "Pow": _pow,
+    "QLinearConv": quantised_product("QLinearConv"),
+    "QLinearMatMul": quantised_product("QLinearMatMul"),
+    "QuantizeLinear": quantize,
     "Range": _range,
     "Reciprocal": _positive("Reciprocal"),
     "ReduceL1": _reduce("ReduceL1"),
@@ -407,11 +408,12 @@ LAYERS: Mapping[str, Layer] = {
     "Relu": _plain("Relu"),
     "Reshape": _reshape,
     "Resize": _resize,
-    "Round": _rounded("Round"),
+    "Round": rounded("Round"),
+    "ScatterND": scatter,
     "Selu": _plain("Selu"),
     "Shape": _shape,
     "Sigmoid": _plain("Sigmoid"),
-    "Sign": _rounded("Sign"),
+    "Sign": rounded("Sign"),
     "Sin": _plain("Sin"),
     "Size": _size,
     "Slice": _slice,
@@ -430,6 +432,6 @@ LAYERS: Mapping[str, Layer] = {
     "Unsqueeze": _squeeze,
     "Upsample": _upsample,
     "Where": _where,
-    "Xor": _masked("Xor", 2, np.bool_),
+    "Xor": masked("Xor", 2, np.bool_),
 }
 OPSETS = {"Upsample": 9}  # removed from later operator sets; all others use the draft's own

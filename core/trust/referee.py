@@ -66,12 +66,26 @@ def _verdict(check: Check, x32: Float32, y: Float32) -> Witness | Rejection:
     return Witness(x32, y, check.margins, frozenset(flags))
 
 
-def run_networks(query: Query, x: Float32) -> Float32:
+def fails_everywhere(query: Query, x: NDArray[np.floating]) -> bool:
+    """Whether the condition fails in ONNX Runtime at the float32 point near x, optimised or not."""
+    point = np.asarray(x, np.float64).ravel()
+    case = nearest_case(query.specification.cases, point)
+    x32 = None if case is None else snap(case, point, query.ball)
+    if x32 is None:
+        return False
+    checks = [
+        query.specification.check(x32, run_networks(query, x32, optimised), ulp=True)
+        for optimised in (True, False)
+    ]
+    return all(not c.holds and (c.input_violation <= 0 or c.input_ulp) for c in checks)
+
+
+def run_networks(query: Query, x: Float32, optimised: bool = True) -> Float32:
     """ONNX Runtime's outputs of every network, concatenated."""
     outputs, start = [], 0
     for network in query.networks:
         size = network.input_size
-        outputs.append(network.replay(x if query.shared_input else x[start : start + size]))
+        outputs.append(network.replay(x if query.shared_input else x[start : start + size], optimised))
         start += size
     return np.concatenate(outputs)
 
@@ -117,6 +131,8 @@ def confirm(query: Query, witness: Witness) -> Witness:
     from verifolio.graph import exact
     from verifolio.graph.enclosure import enclose
 
+    if query.graph.steps:
+        witness = _unfused(query, witness)
     x = witness.x.astype(np.float64)
     check = query.specification.check(witness.x, witness.y, ulp=True)
     if check.case is None:
@@ -133,6 +149,14 @@ def confirm(query: Query, witness: Witness) -> Witness:
         return witness
     numbers = [*(Fraction(float(v)) for v in x), *exact.evaluate(query.graph, x)]
     return _flagged(witness, _exact_flags(disjuncts, numbers))
+
+
+def _unfused(query: Query, witness: Witness) -> Witness:
+    """The witness, flagged where it is none without ONNX Runtime's graph optimisations."""
+    plain = run_networks(query, witness.x, optimised=False)
+    if query.specification.check(witness.x, plain, ulp=True).holds:
+        return witness
+    return replace(witness, flags=witness.flags | {Flag.FUSED})
 
 
 def _flagged(witness: Witness, found: set[Flag]) -> Witness:

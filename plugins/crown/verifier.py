@@ -5,7 +5,8 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import ClassVar
+from functools import partial
+from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from verifolio.plugin.verifier import Context, Verifier
 from verifolio.plugins.crown.options import CrownOptions
 from verifolio.reductions.reduction import join_rows
 
+if TYPE_CHECKING:
+    from verifolio.plugins.crown.search.cells import Switch
+
 # Where to branch on inputs first: halving each of n inputs once makes 2^n boxes. 4096 of them take the
 # kernel well below a second. Networks without phases have nothing else to branch on, so they may have more. Choices.
 FEW_INPUTS = 12
@@ -27,6 +31,7 @@ KERNEL_BATCH = 2048
 # Boxes of a batch of tensors: as many as keep a layer's rows within TENSOR_ELEMENTS numbers (1 MB in float64), but at
 # least 4 and at most 64, so that the clock is heard.
 TENSOR_ELEMENTS, LEAST_BOXES, MOST_BOXES = 1 << 17, 4, 64
+ATTACKED = 0.4  # part of the time in which networks with steps are attacked first
 SearchFunction = Callable[[Problem, Context], Outcome]
 
 
@@ -80,6 +85,15 @@ class Crown(Searcher):
 
     def plan(self, problem: Problem, context: Context) -> list[SearchFunction]:
         """What to branch on, in order. The box kernel is so quick that it goes first wherever it applies."""
+        from verifolio.plugins.crown.search.cells import switches
+
+        if not problem.graph.steps or self.options.split != "auto":
+            return self._plan(problem)
+        found = switches(problem)
+        first = [partial(_on_cells, found)] if found else []
+        return [*first, _by_descent, *self._plan(problem)]
+
+    def _plan(self, problem: Problem) -> list[SearchFunction]:
         from verifolio.plugins.crown.kernel.boxes import kernel_applies
 
         if self.options.split == "input":
@@ -126,6 +140,24 @@ class Crown(Searcher):
         if search.tree is not None and outcome.verdict is Verdict.UNSAT:
             save_trace(self.options.trace, problem, search.tree.arrays())
         return outcome
+
+
+def _by_descent(problem: Problem, context: Context) -> Outcome:
+    """Where many steps may jump bounds are loose for long, and an attack deserves its share first."""
+    from verifolio.attack.search import attack_many, unattackable
+
+    if unattackable(problem) is not None:
+        return Outcome.unknown("no attack is possible")
+    share = context.budget.share(context.budget.remaining * ATTACKED)
+    (found,) = attack_many([problem], lambda _, x: context.check(x), share, seed=context.seed)
+    return Outcome.unknown("no counterexample found") if found.point is None else Outcome.found(found.point)
+
+
+def _on_cells(found: list[Switch], problem: Problem, context: Context) -> Outcome:
+    from verifolio.plugins.crown.search.cells import CellSplit
+
+    share = context.budget.share(max(BRIEFLY, context.budget.remaining / 2))
+    return CellSplit(problem, replace(context, budget=share), found).run()
 
 
 def absorb_input_rows(problem: Problem) -> Problem:

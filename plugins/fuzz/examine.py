@@ -13,10 +13,11 @@ import torch
 from numpy.typing import NDArray
 
 from verifolio.errors import VerifolioError
-from verifolio.graph import Constant, Elementwise, Graph, Product, Relu
+from verifolio.graph import Constant, Elementwise, Graph, Product, Relu, Step, Whole
 from verifolio.graph.enclosure import enclose
 from verifolio.graph.functions import FUNCTIONS
 from verifolio.graph.matrix import linear_part, offset
+from verifolio.graph.steps import RULES, Table
 from verifolio.model.answer import Verdict, Witness
 from verifolio.model.problem import Problem, dense_rows
 from verifolio.model.query import Query
@@ -189,6 +190,10 @@ def node_values(graph: Graph, points: Array) -> list[Array]:
             values.append(np.tile(node.op.value, (len(points), 1)))
         elif isinstance(node.op, Relu):
             values.append(np.maximum(parents[0], 0.0))
+        elif isinstance(node.op, Step):
+            values.append(Table(node.op, torch.float64).value(torch.as_tensor(parents[0])).numpy())
+        elif isinstance(node.op, Whole):
+            values.append(RULES[node.op.rule](torch.as_tensor(parents[0])).numpy())
         elif isinstance(node.op, Product):
             values.append(parents[0] * parents[1])
         elif isinstance(node.op, Elementwise):

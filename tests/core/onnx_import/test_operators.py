@@ -298,8 +298,15 @@ STEERING = {
 }  # fmt: skip
 
 
+# of variables: test_steps.py, test_choice.py, test_quantised.py
+STEPS = {
+    "ArgMax", "ArgMin", "ScatterND", "QuantizeLinear", "DequantizeLinear", "QLinearMatMul", "QLinearConv",
+    "MatMulInteger", "ConvInteger",
+}  # fmt: skip
+
+
 def test_every_supported_operator_has_a_case() -> None:
-    assert {c.op for c in CASES} | STEERING == set(HANDLERS)
+    assert {c.op for c in CASES} | STEERING | STEPS == set(HANDLERS)
 
 
 def two_variables(tmp_path: Path, op: str, shape: tuple[int, ...], **attributes: Any) -> Network:

@@ -84,6 +84,7 @@ class ValueBounds:
             torch.zeros_like(low),
             none,
             none.to(low.dtype),
+            none.to(low.dtype),
         )
 
     def propagated(self, pieces: Pieces) -> tuple[Pieces, Tensor]:
@@ -165,6 +166,7 @@ class ValueBounds:
         saved = torch.where(pieces.low.isfinite() & pieces.high.isfinite(), saved, torch.zeros_like(saved))
         best = saved.topk(min(CANDIDATES, saved.shape[1]), dim=1)
         branch = torch.where(best.values > 0, best.indices, torch.full_like(best.indices, -1))
+        under, at = self.columns.middle(pieces, branch.clamp(min=0))
         return replace(
             pieces,
             row=found.row,
@@ -172,7 +174,8 @@ class ValueBounds:
             alpha=found.alpha,
             multiplier=found.multiplier,
             branch=branch,
-            at=self.columns.middle(pieces, branch.clamp(min=0)),
+            at=at,
+            under=under,
         )
 
 

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, fields, replace
 
 import torch
 from torch import Tensor
 
+from verifolio.graph import Step
 from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.relax.base import Interval
 
@@ -19,7 +21,8 @@ class Pieces:
 
     `alpha` (count, parameters) and `multiplier` (count, columns) are where bounding starts: what the parameters of
     the lines stand for, and the multipliers of the columns' ends. `branch` (count, candidates) are columns to cut
-    next, best first, and `at` where to cut them; -1: none.
+    next, best first; -1: none. The upper part begins `at`, the lower one ends `under`: the same number, but where a
+    step jumps between them.
     """
 
     goal: Tensor
@@ -31,6 +34,7 @@ class Pieces:
     multiplier: Tensor
     branch: Tensor
     at: Tensor
+    under: Tensor
 
     def __len__(self) -> int:
         return self.goal.shape[0]
@@ -40,13 +44,14 @@ class Pieces:
 
     def choose(self, candidate: Tensor) -> Pieces:
         """The same with one candidate alone, by its number (count, 1)."""
-        return replace(self, branch=self.branch.gather(1, candidate), at=self.at.gather(1, candidate))
+        branch, at, under = (t.gather(1, candidate) for t in (self.branch, self.at, self.under))
+        return replace(self, branch=branch, at=at, under=under)
 
     def split(self) -> Pieces:
         """Both parts of every piece along its best candidate."""
-        column, at = self.branch[:, :1], self.at[:, :1]
+        column, at, under = self.branch[:, :1], self.at[:, :1], self.under[:, :1]
         above = replace(self, low=self.low.scatter(1, column, at))
-        below = replace(self, high=self.high.scatter(1, column, at))
+        below = replace(self, high=self.high.scatter(1, column, under))
         return self.join([above, below])
 
     @classmethod
@@ -54,6 +59,27 @@ class Pieces:
         if len(parts) == 1:
             return parts[0]
         return Pieces(*(torch.cat([getattr(p, f.name) for p in parts]) for f in fields(Pieces)))
+
+
+def jump_starts(op: Step, like: Tensor) -> Tensor:
+    """The first double of every part between two jumps, in order; the last one of the part before precedes it."""
+    ends: list[float] = []
+    for b, at, below, above in zip(op.breakpoints, op.at, op.levels[:-1], op.levels[1:], strict=True):
+        ends += [b] if at != below else []
+        ends += [math.nextafter(b, math.inf)] if at != above else []
+    return torch.tensor(sorted(set(ends)), dtype=like.dtype, device=like.device)
+
+
+def nearest(starts: Tensor, low: Tensor, high: Tensor, half: Tensor) -> tuple[Tensor, Tensor]:
+    """The end and the beginning of two parts at the start nearest to the middle; the middle if none is inside."""
+    right = torch.searchsorted(starts, half.contiguous()).clamp(max=len(starts) - 1)
+    left = (right - 1).clamp(min=0)
+    begin = torch.where(
+        (starts[right] - half).abs() <= (starts[left] - half).abs(), starts[right], starts[left]
+    )
+    inside = (begin > low) & (begin <= high)
+    end = torch.nextafter(begin, torch.full_like(begin, -math.inf))
+    return torch.where(inside, end, half), torch.where(inside, begin, half)
 
 
 class SplitColumns:
@@ -71,6 +97,12 @@ class SplitColumns:
         self.defined = all(bool(end.isfinite().all()) for e in state.interval.values() for end in e)
         marks = [bool(found) and relus.issuperset(found) for found in self.readers.values()]
         self.kinked = torch.cat([torch.full_like(e[0][0], k) for e, k in zip(ends, marks, strict=True)]) > 0
+        self.owner = torch.cat([torch.full((s,), p) for p, s in zip(self.nodes, self.sizes, strict=True)])
+        self.owner = self.owner.to(self.low.device)
+        steps = {program.parents[i][0]: program.graph.nodes[i].op for i in program.graph.steps}
+        self.starts = {
+            p: jump_starts(op, self.low) for p, op in steps.items() if isinstance(op, Step) and len(op.at)
+        }
 
     def by_node(self, values: Tensor) -> dict[int, Tensor]:
         """Values of columns (..., columns) by the node that they are of."""
@@ -141,11 +173,21 @@ class SplitColumns:
         interval.update({p: (low[p], high[p]) for p in self.nodes})
         return State(whole.region, interval, dict(whole.noise))
 
-    def middle(self, pieces: Pieces, column: Tensor) -> Tensor:
-        """Where to cut (count, k): a ReLU at nought, anything else in the middle."""
+    def middle(self, pieces: Pieces, column: Tensor) -> tuple[Tensor, Tensor]:
+        """Where the lower part ends and the upper one begins (count, k).
+
+        A ReLU is cut at nought, a step at the jump that is nearest to the middle, anything else in the middle.
+        """
         low, high = pieces.low.gather(1, column), pieces.high.gather(1, column)
         half = low + (high - low) / 2
-        return torch.where(self.kinked[column] & (low < 0) & (high > 0), torch.zeros_like(half), half)
+        half = torch.where(self.kinked[column] & (low < 0) & (high > 0), torch.zeros_like(half), half)
+        under, at = half, half
+        for node, starts in self.starts.items():
+            here = self.owner[column] == node
+            if bool(here.any()):
+                ends, begins = nearest(starts, low, high, half)
+                under, at = torch.where(here, ends, under), torch.where(here, begins, at)
+        return under, at
 
     def savings(self, pieces: Pieces, rows: dict[int, Tensor]) -> Tensor:
         """How much less each column's relaxations cost after a cut in the middle (count, columns).
@@ -153,13 +195,13 @@ class SplitColumns:
         The cost of a line is its distance from the function, times the coefficient (`rows`) that meets it.
         """
         count, every = len(pieces), torch.arange(len(self.low), device=self.low.device)
-        at = self.by_node(self.middle(pieces, every.expand(count, -1)))
+        under, at = (self.by_node(t) for t in self.middle(pieces, every.expand(count, -1)))
         low, high = self.by_node(pieces.low), self.by_node(pieces.high)
         whole = {p: (low[p], high[p]) for p in self.nodes}
         before = {i: self._cost(i, whole, rows[i]) for i in self.relaxed if i in rows}
         saved = []
         for p in self.nodes:
-            halves = ({**whole, p: (low[p], at[p])}, {**whole, p: (at[p], high[p])})
+            halves = ({**whole, p: (low[p], under[p])}, {**whole, p: (at[p], high[p])})
             total = torch.zeros_like(low[p])
             for i in sorted(before.keys() & set(self.readers[p])):
                 after = self._cost(i, halves[0], rows[i]) + self._cost(i, halves[1], rows[i])

@@ -75,7 +75,7 @@ def test_any_piece_with_any_variables(make: Callable[[int], Graph], seed: int) -
         column = torch.as_tensor(rng.integers(0, len(columns.low), (len(pieces), 1)))
         low, high = pieces.low.gather(1, column), pieces.high.gather(1, column)
         at = low + (high - low) * torch.as_tensor(rng.random((len(pieces), 1)))
-        pieces = replace(pieces, branch=column, at=at)
+        pieces = replace(pieces, branch=column, at=at, under=at)
         pieces = pieces.split()
     points = sample(WIDE, 2000)
     where = inside(bounds, pieces, points)

@@ -1,0 +1,226 @@
+"""Steps: their values, what single precision does to their arguments, and bounds that respect both."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from onnx import TensorProto, helper, numpy_helper
+
+from verifolio.graph import Dense, Graph, GraphBuilder, Relu, Scale, Step, Whole, exact
+from verifolio.graph.enclosure import enclose
+from verifolio.graph.module import GraphModule
+from verifolio.graph.settle import settle
+from verifolio.graph.single import spans
+from verifolio.graph.steps import Table
+from verifolio.onnx_import.network import Network
+
+SIGN = (np.array([0.0]), np.array([-1.0, 1.0]), np.array([0.0]))
+
+
+def network(path: Path, nodes: list[Any], tensors: dict[str, Any], inputs: int, outputs: int) -> Network:
+    """A file with input `x` of shape (1, inputs) and output `y`."""
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, inputs])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, outputs])],
+        [numpy_helper.from_array(np.asarray(v), k) for k, v in tensors.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    path.write_bytes(model.SerializeToString())
+    return Network.load(path)
+
+
+def cast(source: str, target: str, kind: int = TensorProto.FLOAT) -> Any:
+    return helper.make_node("Cast", [source], [target], to=kind)
+
+
+CORNERS = np.array([-2.5, -2.0, -1.5, -1.0, -0.5, -0.0, 0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5], np.float32)
+
+
+def around(points: np.ndarray) -> np.ndarray:
+    """The points and their neighbours in single precision."""
+    sides = [np.nextafter(points, np.float32(s * np.inf)) for s in (-1, 1)]
+    return np.concatenate([points, *sides]).astype(np.float32)
+
+
+UNARY = ["Sign", "Floor", "Ceil", "Round"]
+BINARY = ["Greater", "GreaterOrEqual", "Less", "LessOrEqual", "Equal"]
+
+
+@pytest.mark.parametrize("op", [*UNARY, *BINARY, "Cast", "Bool", "Not", "Where"])
+def test_values_near_corners_agree_with_onnx_runtime_and_exactly(op: str, tmp_path: Path) -> None:
+    points = around(CORNERS)
+    n = len(points)
+    threshold = np.ones((1, n), np.float32)
+    if op in UNARY:
+        nodes = [helper.make_node(op, ["x"], ["y"])]
+    elif op in BINARY:
+        nodes = [helper.make_node(op, ["x", "c"], ["b"]), cast("b", "y")]
+    elif op == "Cast":
+        nodes = [cast("x", "i", TensorProto.INT64), cast("i", "y")]
+    elif op == "Bool":
+        nodes = [cast("x", "i", TensorProto.BOOL), cast("i", "y")]
+    elif op == "Not":
+        nodes = [helper.make_node("Greater", ["x", "c"], ["b"]), helper.make_node("Not", ["b"], ["d"])]
+        nodes.append(cast("d", "y"))
+    else:
+        nodes = [
+            helper.make_node("Greater", ["x", "c"], ["b"]),
+            helper.make_node("Where", ["b", "x", "c"], ["y"]),
+        ]
+    net = network(tmp_path / "n.onnx", nodes, {"c": threshold}, n, n)
+    expected = net.replay(points)
+    graph = net.graph
+    value, radius = enclose(graph, points.astype(np.float64))
+    if exact.evaluable(graph):
+        assert [float(v) for v in exact.evaluate(graph, points.astype(np.float64))] == expected.tolist()
+    assert bool((np.abs(value - expected) <= radius).all())
+    settled = settle(graph, points.astype(np.float64), points.astype(np.float64))
+    assert settled.steps and all(getattr(settled.nodes[i].op, "settled", False) for i in settled.steps)
+    middle, spread = enclose(settled, points.astype(np.float64))
+    assert bool((np.abs(middle - expected) <= spread).all())
+
+
+def test_logic_of_bools_agrees_with_onnx_runtime(tmp_path: Path) -> None:
+    for op in ("And", "Or", "Xor"):
+        nodes = [
+            helper.make_node("Greater", ["x", "zero"], ["p"]),
+            helper.make_node("Less", ["x", "one"], ["q"]),
+            helper.make_node(op, ["p", "q"], ["b"]),
+            cast("b", "y"),
+        ]
+        tensors = {"zero": np.zeros((1, 3), np.float32), "one": np.array([[1.0, -1.0, 0.5]], np.float32)}
+        net = network(tmp_path / f"{op}.onnx", nodes, tensors, 3, 3)
+        for x in np.random.default_rng(0).choice([-2.0, -1.0, 0.0, 0.5, 1.0, 2.0], (50, 3)):
+            values = exact.evaluate(net.graph, x)
+            assert [float(v) for v in values] == net.replay(x).tolist()
+
+
+def test_ranges_of_tables_hold_every_value_between() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(200):
+        count = int(rng.integers(0, 5))
+        op = Step(1, np.sort(rng.normal(size=count)), rng.normal(size=count + 1), rng.normal(size=count))
+        table = Table(op, torch.float64)
+        low = float(rng.choice([*op.breakpoints, rng.normal()]))
+        high = max(low, float(rng.choice([*op.breakpoints, rng.normal()])))
+        points = np.unique(
+            [low, high, *rng.uniform(low, high, 200), *(b for b in op.breakpoints if low <= b <= high)]
+        )
+        values = table.value(torch.from_numpy(points))
+        least, most = table.range(*(torch.tensor([v], dtype=torch.float64) for v in (low, high)))
+        assert float(least) <= float(values.min()) and float(values.max()) <= float(most)
+        # and no wider than what is attained on either side of the breakpoints
+        near = [*points, *np.nextafter(points, -np.inf), *np.nextafter(points, np.inf)]
+        inside = [v for v in near if low <= v <= high]
+        sides = table.value(torch.tensor(inside, dtype=torch.float64))
+        assert float(least) >= float(sides.min()) and float(sides.max()) >= float(most)
+
+
+def random_steps(rng: np.random.Generator, width: int = 32, depth: int = 3, kind: str = "sign") -> Graph:
+    """Dense layers, ReLUs and steps."""
+    builder = GraphBuilder(6)
+    node, size = 0, 6
+    for k in range(depth):
+        weight = rng.normal(size=(width, size)) / math.sqrt(size)
+        weight = weight.astype(np.float32).astype(np.float64)
+        bias = rng.normal(size=width).astype(np.float32).astype(np.float64)
+        node = builder.add(Dense(width, bias=bias, weight=weight), node)
+        if k % 2 == 0 and kind == "sign":
+            node = builder.add(Step(width, *SIGN), node)
+        elif k % 2 == 0:
+            node = builder.add(Whole(width, kind), node)
+        else:
+            node = builder.add(Relu(width), node)
+        size = width
+    weight = rng.normal(size=(4, size)).astype(np.float32).astype(np.float64)
+    return builder.finish(builder.add(Dense(4, bias=np.zeros(4), weight=weight), node))
+
+
+@pytest.mark.parametrize("kind", ["sign", "floor", "round", "trunc"])
+def test_single_precision_stays_within_the_drift(kind: str) -> None:
+    rng = np.random.default_rng(2)
+    for _ in range(8):
+        graph = random_steps(rng, kind=kind)
+        centre = rng.normal(size=(1, 6))
+        box = centre - 0.3, centre + 0.3
+        drift = dict(enumerate(spans(graph, *box)))
+        single, double = GraphModule(graph, torch.float32), GraphModule(graph, torch.float64)
+        points = (box[0] + rng.random((64, 6)) * 0.6).astype(np.float32)
+        with torch.no_grad():
+            rough = single.values(torch.from_numpy(points))
+            for i, node in enumerate(graph.nodes[1:], start=1):
+                # the exact operator on what single precision read: how far its own result is off
+                fine = double.steps[i](*(rough[p].double() for p in node.parents))
+                span = drift[i]
+                assert bool(((rough[i].double() - fine).abs().numpy() <= span.drift + 1e-12).all())
+                low, high = span.reached
+                assert bool((rough[i].double().numpy() >= low - 1e-12).all())
+                assert bool((rough[i].double().numpy() <= high + 1e-12).all())
+
+
+def test_sums_of_ones_are_exact_and_their_zero_is_a_level() -> None:
+    rng = np.random.default_rng(3)
+    builder = GraphBuilder(4)
+    first = builder.add(Step(4, *SIGN), 0)
+    weight = rng.choice([-1.0, 1.0], (8, 4))
+    total = builder.add(Dense(8, bias=np.zeros(8), weight=weight), first)
+    graph = builder.finish(builder.add(Step(8, *SIGN), total))
+    settled = settle(graph, -np.ones(4), np.ones(4))
+    last = settled.nodes[settled.output].op
+    assert isinstance(last, Step) and last.settled
+    assert last.breakpoints.tolist() == [-0.5, 0.5] and last.levels.tolist() == [-1.0, 0.0, 1.0]
+    for x in rng.uniform(-1, 1, (50, 4)):
+        value, radius = enclose(settled, x)
+        assert radius.max() == 0 and value.tolist() == [float(v) for v in exact.evaluate(graph, x)]
+
+
+def test_a_step_of_a_shifted_step_is_one_step() -> None:
+    builder = GraphBuilder(3)
+    first = builder.add(Step(3, *SIGN), 0)
+    tenth = float(np.float32(0.1))
+    shifted = builder.add(Scale(3, bias=np.full(3, tenth), weight=np.ones(3)), first)
+    graph = builder.finish(builder.add(Step(3, *SIGN), shifted))
+    settled = settle(graph, -np.ones(3), np.ones(3))
+    assert len(settled.steps) == 1
+    step = settled.nodes[settled.output].op
+    assert isinstance(step, Step) and step.levels.tolist() == [-1.0, 1.0] and step.at.tolist() == [1.0]
+
+
+def test_nothing_is_settled_where_single_precision_is_not_known() -> None:
+    from verifolio.graph import Elementwise
+
+    builder = GraphBuilder(3)
+    curve = builder.add(Elementwise(3, "sigmoid"), 0)
+    graph = builder.finish(builder.add(Step(3, *SIGN), curve))
+    settled = settle(graph, -np.ones(3), np.ones(3))
+    assert not any(getattr(settled.nodes[i].op, "settled", False) for i in settled.steps)
+
+
+def test_a_cast_beyond_its_type_is_not_settled() -> None:
+    builder = GraphBuilder(1)
+    graph = builder.finish(builder.add(Whole(1, "trunc", (-128.0, 127.0)), 0))
+    assert isinstance(settle(graph, -np.ones(1), np.full(1, 100.0)).nodes[-1].op, Step)
+    assert isinstance(settle(graph, -np.ones(1), np.full(1, 300.0)).nodes[-1].op, Whole)
+
+
+def test_exact_values_are_those_of_the_definition() -> None:
+    builder = GraphBuilder(5)
+    graph = builder.finish(builder.add(Whole(5, "round"), 0))
+    x = np.array([0.5, 1.5, -0.5, 2.5000000001, -1.5])
+    assert exact.evaluate(graph, x) == [Fraction(v) for v in (0, 2, 0, 3, -2)]
+
+
+def test_gradients_pass_through_steps() -> None:
+    graph = random_steps(np.random.default_rng(5))
+    x = torch.zeros(1, 6, requires_grad=True)
+    GraphModule(graph)(x).sum().backward()
+    assert x.grad is not None and bool((x.grad != 0).any())
