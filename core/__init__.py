@@ -10,6 +10,12 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from verifolio.model.batch import Atom, Batch, Sighting
+    from verifolio.model.joint import Joint
+    from verifolio.model.neighbourhood import Neighbourhood
+    from verifolio.model.radius import RadiusBounds, RadiusStart
+    from verifolio.plugin.batch import BatchContext, Spot
+
     __version__: str
 
     from verifolio.errors import (
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
     from verifolio.plugin.bounder import Bounder, Bounders
     from verifolio.plugin.choice import Choice
     from verifolio.plugin.data_source import Dataset, DataSource
-    from verifolio.plugin.estimator import Estimator, OracleLike
+    from verifolio.plugin.estimator import AskingLike, Claim, Estimator, OracleLike
     from verifolio.plugin.evidence import Assumptions, Bounds, Evidence, Margins
     from verifolio.plugin.executor import Executor, Handle
     from verifolio.plugin.hookspecs import hookimpl
@@ -52,6 +58,11 @@ if TYPE_CHECKING:
 
 # Where each public name lives; modules are imported on first use, so that `import verifolio` is cheap.
 _HOMES = {
+    "model.neighbourhood": ("Neighbourhood",),
+    "model.joint": ("Joint",),
+    "plugin.batch": ("BatchContext", "Spot"),
+    "model.radius": ("RadiusBounds", "RadiusStart"),
+    "model.batch": ("Atom", "Batch", "Sighting"),
     "errors": ("InputError", "SoundnessAlarm", "UnknownPlugin", "UnsupportedNetwork", "VerifolioError"),
     "graph": ("Graph",),
     "graph.module": ("GraphModule",),
@@ -62,7 +73,7 @@ _HOMES = {
     "plugin.bounder": ("Bounder", "Bounders"),
     "plugin.choice": ("Choice",),
     "plugin.data_source": ("DataSource", "Dataset"),
-    "plugin.estimator": ("Estimator", "OracleLike"),
+    "plugin.estimator": ("AskingLike", "Claim", "Estimator", "OracleLike"),
     "plugin.evidence": ("Assumptions", "Bounds", "Evidence", "Margins"),
     "plugin.executor": ("Executor", "Handle"),
     "plugin.hookspecs": ("hookimpl",),
@@ -104,16 +115,21 @@ def __dir__() -> list[str]:
 __all__ = [
     "Answer",
     "Asking",
+    "AskingLike",
     "Assumptions",
+    "Atom",
     "Attempt",
     "Ball",
+    "Batch",
     "BatchBall",
+    "BatchContext",
     "Bounder",
     "Bounders",
     "Bounds",
     "Budget",
     "Choice",
     "Chooser",
+    "Claim",
     "Closest",
     "Content",
     "Context",
@@ -132,11 +148,13 @@ __all__ = [
     "Handle",
     "InputError",
     "Job",
+    "Joint",
     "Limits",
     "Link",
     "Margins",
     "Material",
     "Member",
+    "Neighbourhood",
     "Network",
     "NoOptions",
     "Oracle",
@@ -149,6 +167,8 @@ __all__ = [
     "Property",
     "Query",
     "Race",
+    "RadiusBounds",
+    "RadiusStart",
     "Reference",
     "Regime",
     "Registry",
@@ -157,8 +177,10 @@ __all__ = [
     "Section",
     "Series",
     "Settings",
+    "Sighting",
     "SoundnessAlarm",
     "Specification",
+    "Spot",
     "Store",
     "Table",
     "TensorSignature",

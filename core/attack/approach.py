@@ -24,9 +24,9 @@ from verifolio.run.budget import Budget
 
 Array = NDArray[np.float64]
 Offer = Callable[[int, Array], bool]
-ROUNDS = 8
+ROUNDS = 8  # of descents; each starts from what the last one found, and later ones gain little
 IDLE = 1  # rounds without a gain
-HALVINGS = 10
+HALVINGS = 10  # of the way to the centre: a thousandth of it, far below any tolerance that is asked for
 KEPT = 4  # disjuncts of one input that later rounds look at
 SPREAD = 1.0  # doublings of the first radii
 SLOWEST = 2e-3  # change of a ball's radius at the end of a round

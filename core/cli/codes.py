@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+# 130 is what shells report for an interrupt; the others are a choice that scripts rely on
 DONE, BUG, BAD_INPUT, UNDECIDED, ALARM, UNEXPECTED, INTERRUPTED = 0, 1, 2, 3, 4, 5, 130
 CLOSED = 141  # nobody reads our output any more: 128 + SIGPIPE, what shells show for a program ended by it
 

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from verifolio.errors import InputError
 
-OPSET = 13
-IR_VERSION = 8
+OPSET = 13  # old enough for every tool of the competition, new enough for what is written here
+IR_VERSION = 8  # of the time of that opset: newer ones are refused by older readers
 
 
 class Residual(nn.Module):

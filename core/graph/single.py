@@ -38,12 +38,13 @@ from verifolio.graph.ops import (
 )
 from verifolio.graph.steps import RULES, Table
 
+# the unit roundoff of float32, and its smallest positive number
 UNIT, SMALLEST = 2.0**-24, 2.0**-149
 LARGEST = 1e38  # beyond it single precision overflows
 FOLDED = 16  # roundings of a weight that was folded, and of what is fused around a sum
 EXACT = 2.0**23  # a sum below so many units is exact, also with another such term fused into it
 FINE = 2.0**-60  # units below it are of no use
-DOUBLE = 2.0**-52
+DOUBLE = 2.0**-52  # twice the unit roundoff of float64, in which the analysis itself is computed
 
 
 @dataclass

@@ -15,7 +15,7 @@ from verifolio.onnx_import.network import Network
 from verifolio.vnnlib import Rows, box_case, specification_from_cases
 
 Array = NDArray[np.float64]
-UNIT = 2.0**-52
+UNIT = 2.0**-52  # twice the unit roundoff of float64
 
 
 @dataclass(frozen=True, eq=False)

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from verifolio.errors import InputError
 
 Array = NDArray[np.float64]
-NO_LABEL = -1
+NO_LABEL = -1  # no class has this number
 SYSTEM = Path("/usr/share")  # where packages of the system put data sets
 
 

@@ -19,8 +19,8 @@ from verifolio.portfolio.tree import Member, Portfolio, Race, Series, Stage
 KEYS = ("verifier", "options", "seconds", "share", "optional", "at_most")
 BATCHES = ("attack", "bounder")  # keys beside the tree: who works on many questions at once
 SHAPES: Mapping[str, type[Series] | type[Race]] = {"sequence": Series, "race": Race}
-MAX_BYTES = 1_000_000
-MAX_DEPTH = 16
+MAX_BYTES = 1_000_000  # a thousand times the largest portfolio so far
+MAX_DEPTH = 16  # of sequences and races; people write two or three
 MAX_STAGES = 1000  # YAML aliases could otherwise blow a short file up
 
 

@@ -17,7 +17,7 @@ from verifolio.plugin.options import build_options
 from verifolio.plugin.property import Property
 from verifolio.properties.formula import Formula, FormulaProperty, parse_formula
 
-MAX_BYTES = 100_000
+MAX_BYTES = 100_000  # a hundred times the largest property file so far
 KEYS = ("name", "about", "networks", "options", "holds")
 
 

@@ -29,8 +29,8 @@ from verifolio.solve.warm import strip
 from verifolio.trust.conflict import Claim
 from verifolio.trust.referee import in_ball
 
-LEAST_SECONDS = 0.01
-CONFIRM_SECONDS = 10.0
+LEAST_SECONDS = 0.01  # starting a member costs as much
+CONFIRM_SECONDS = 10.0  # exact evaluation of the largest networks of the tests takes a second
 FALSE_PROOF = "claimed a proof that its witness refutes"
 LEAST_CONFIRM = 0.1  # where time is up; an exact evaluation of a small network takes less
 # Beside a member's limit and grace: how long its supervisor may take to tell that it ended. A job that takes longer

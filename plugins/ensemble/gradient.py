@@ -31,6 +31,7 @@ from verifolio.model.answer import Outcome
 from verifolio.model.joint import Joint
 from verifolio.model.problem import Domain, Problem
 from verifolio.plugin.batch import BatchContext
+from verifolio.plugin.options import described
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.run.threads import one_thread
 from verifolio.vnnlib import Rows
@@ -50,11 +51,11 @@ OTHERS = AttackSettings(rounds=2, restarts=8, steps=20, samples=0, diversify_ste
 
 @dataclass(frozen=True)
 class GradientOptions:
-    """`method`; `steps` per descent, and how many random starts (`restarts`) beside the point itself."""
+    """Options of `joint-gradient`."""
 
-    method: Method = "search"
-    steps: int = 20
-    restarts: int = 4
+    method: Method = described("search", "How it descends: search, or the papers' ga1, ga2, ga3.")
+    steps: int = described(20, "Steps per descent.")
+    restarts: int = described(4, "Random starts beside the point itself.")
 
 
 @dataclass(frozen=True, eq=False)

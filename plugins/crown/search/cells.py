@@ -24,7 +24,7 @@ from verifolio.plugins.crown.search.frontier import Frontier
 from verifolio.trust.referee import fails_everywhere
 
 Array = NDArray[np.float64]
-BATCH = 32
+BATCH = 32  # cells bounded together; a choice: more of them wait for the slowest
 MOST_SWITCHES = 64  # steps on inputs; with more of them cells are too many
 
 

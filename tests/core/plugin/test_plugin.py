@@ -25,6 +25,7 @@ from verifolio import (
     single_verifier,
 )
 from verifolio.cli.app import build_app
+from verifolio.cli.bundles import Running
 from verifolio.cli.common import open_oracle
 from verifolio.data import load_data
 from verifolio.errors import UnknownPlugin
@@ -227,7 +228,7 @@ def test_the_command_line_shows_warnings(
     verbose: bool, shown: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     query = next(e for e in EXAMPLES if e.name == "corner").query(tmp_path)
-    with open_oracle(executor="inline", verbose=verbose) as oracle:
+    with open_oracle(Running(executor="inline"), verbose=verbose) as oracle:
         oracle.portfolio = single_verifier(Talker())
         oracle.ask(query)
     assert capsys.readouterr().err.splitlines() == shown
