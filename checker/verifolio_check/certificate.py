@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import re
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from verifolio_check.bounds import Choice, Model
-from verifolio_check.integers import Invalid, Unreadable
+from verifolio_check.bounds import GUARD, ROW_BITS, Model
+from verifolio_check.integers import Ints, Invalid, Unreadable
 from verifolio_check.network import Network
-from verifolio_check.tree import Walk, parse, slopes_of
-from verifolio_check.vnnlib import Property, Region
+from verifolio_check.tree import Goal, Walk, parse
+from verifolio_check.vnnlib import Region
 
-FIRST = "verifolio certificate 1"
-LONGEST_LINE, MOST_BYTES, MOST_BITS = 1 << 24, 1 << 34, 44
-CLAIM = re.compile(r"(low|high) (\d{1,5}) (\d{1,8}) ([0-9A-Za-z]*)")
+FIRST = "verifolio certificate 2"
+LONGEST_LINE, MOST_BYTES, MOST_BITS = 1 << 24, 1 << 34, 40
+CLAIMS = re.compile(r"claims (\d{1,5})((?: [<>]\d{1,8}){1,256})")
+TREE = re.compile(r"tree((?: \d{1,6})+)")
 
 
 def lines_of(path: Path) -> Iterator[str]:
@@ -28,11 +27,8 @@ def lines_of(path: Path) -> Iterator[str]:
     try:
         total = 0
         with gzip.open(path, "rb") as file:
-            while True:
-                line = file.readline(LONGEST_LINE)
+            while line := file.readline(LONGEST_LINE):
                 total += len(line)
-                if not line:
-                    return
                 if not line.endswith(b"\n") or total > MOST_BYTES:
                     raise Unreadable("certificate: a line or the whole is too long, or the end is missing")
                 yield line[:-1].decode("ascii")
@@ -40,132 +36,71 @@ def lines_of(path: Path) -> Iterator[str]:
         raise Unreadable(f"certificate: {error}") from error
 
 
-def hash_of(path: Path) -> str:
-    try:
-        with path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
-    except OSError as error:
-        raise Unreadable(str(error)) from error
-
-
-@dataclass
-class Reader:
-    """The lines of a certificate with one line of foresight."""
-
-    lines: Iterator[str]
-    line: str = ""
-    number: int = 0
-
-    def advance(self) -> str:
-        """The line at hand; goes on to the next."""
-        held = self.line
-        self.number += 1
-        self.line = next(self.lines, "")
-        return held
-
-    def expect(self, word: str) -> str:
-        """What follows a word on the line at hand."""
-        line = self.advance()
-        if not line.startswith(word + " ") and line != word:
-            raise Unreadable(f"certificate: line {self.number - 1}: expected {word}, got {line[:60]!r}")
-        return line[len(word) + 1 :]
-
-    def count(self, word: str, most: int) -> int:
-        text = self.expect(word)
-        if not re.fullmatch(r"\d{1,9}", text) or int(text) > most:
-            raise Unreadable(
-                f"certificate: line {self.number - 1}: expected {word} and a number up to {most}"
-            )
-        return int(text)
-
-    def __iter__(self) -> Iterator[str]:
-        while self.line:
-            yield self.advance()
-
-
-def check(network: Network, hashes: tuple[str, str], prop: Property, lines: Iterator[str]) -> None:
-    """Returns if the lines prove that no input reaches the condition; Invalid names the first step that fails."""
-    reader = Reader(lines)
-    reader.advance()
-    if reader.advance() != FIRST:
+def check(network: Network, regions: list[Region], hashes: tuple[str, str], lines: Iterator[str]) -> None:
+    """Returns if the lines prove that no region reaches its condition; Invalid names what fails."""
+    if next(lines, "") != FIRST:
         raise Unreadable(f"certificate: the first line is not {FIRST!r}")
     for word, wanted in zip(("network", "property"), hashes, strict=True):
-        if reader.expect(word) != wanted:
+        if next(lines, "") != f"{word} {wanted}":
             raise Invalid(f"it is about another {word}")
-    sizes = network.nodes[0].size, network.nodes[network.output].size
-    if sizes != (prop.inputs, prop.outputs):
-        raise Unreadable(
-            f"the network has {sizes} inputs and outputs, the property {prop.inputs, prop.outputs}"
-        )
-    bits = reader.count("bits", MOST_BITS)
-    for k, region in enumerate(prop.regions):
-        if reader.count("region", len(prop.regions)) != k:
+    bits = re.fullmatch(r"bits (\d{1,2})", next(lines, ""))
+    if bits is None or int(bits.group(1)) > MOST_BITS:
+        raise Unreadable(f"certificate: expected bits and a number up to {MOST_BITS}")
+    line = next(lines, "")
+    for k, region in enumerate(regions):
+        if line != f"region {k}":
             raise Invalid(f"region {k} is missing")
-        check_region(network, region, bits, reader)
-    if reader.advance() != "end":
-        raise Unreadable("certificate: the last line is not 'end'")
+        line = check_region(Model(network, region, int(bits.group(1))), region, lines)
+    if line != "end" or next(lines, "") != "":
+        raise Unreadable(f"certificate: expected the end, got {line[:40]!r}")
 
 
-def check_region(network: Network, region: Region, bits: int, reader: Reader) -> None:
-    model = Model(network, region, bits)
-    while reader.line.startswith(("bounds ", "low ", "high ")):
-        claim(model, reader)
-    model.advance(len(network.nodes) - 1)
+def check_region(model: Model, region: Region, lines: Iterator[str]) -> str:
+    """Claims, then trees; gives the line after them."""
+    while claims := CLAIMS.fullmatch(line := next(lines, "")):
+        curve, ends = int(claims.group(1)), claims.group(2).split()
+        z = model.network.input_of(curve)
+        model.advance(z)
+        goals = [claim(model, z, int(end[1:]), 1 if end[0] == ">" else -1) for end in ends]
+        keep(
+            model,
+            z,
+            ends,
+            Walk(model, parse(lines, model, len(goals)), goals, model.scale[z] + GUARD, z - 1).run(),
+        )
+    last = len(model.network.nodes) - 1
+    model.advance(last)
     left = set(range(len(region.disjuncts)))
-    while reader.line.startswith("tree"):
-        text = reader.expect("tree")
-        if not re.fullmatch(r"\d{1,6}( \d{1,6})*", text):
-            raise Unreadable(f"certificate: line {reader.number - 1}: expected the disjuncts of a tree")
-        chosen = sorted({int(v) for v in text.split()})
+    while tree := TREE.fullmatch(line):
+        chosen = sorted({int(v) for v in tree.group(1).split()})
         if chosen[-1] >= len(region.disjuncts):
             raise Unreadable(f"certificate: no disjunct {chosen[-1]}")
-        tree = parse(iter(reader), model)
-        Walk(model, tree, [region.disjuncts[d] for d in chosen]).run()
-        left -= set(chosen)
+        goal: Goal = [[(*model.row(row), row.strict) for row in region.disjuncts[d]] for d in chosen]
+        unit = model.scale[model.network.output] + GUARD
+        if Walk(model, parse(lines, model, 1), [goal], unit, last).run()[0] <= 0:
+            raise Invalid(f"a leaf of the tree of disjuncts{tree.group(1)[:40]} is not closed")
+        left, line = left - set(chosen), next(lines, "")
     if left:
         raise Invalid(f"disjunct {min(left)} of a region has no tree")
+    return line
 
 
-def claim(model: Model, reader: Reader) -> None:
-    """Intervals of the whole region: all neurons by the default rule, or single ends by stated slopes."""
-    relus = model.network.relus
-    if reader.line.startswith("bounds "):
-        z = model.network.nodes[relus[reader.count("bounds", len(relus) - 1)]].parent
-        model.advance(z)
-        state = model.state()
-        model.bound_neurons(state, z)
-        model.keep(state, z)
-        return
-    number = reader.line.split(" ", 2)[1]
-    rows: list[tuple[int, int, str]] = []
-    while (found := CLAIM.fullmatch(reader.line)) and found.group(2) == number and len(rows) < 256:
-        reader.advance()
-        rows.append((1 if found.group(1) == "low" else -1, int(found.group(3)), found.group(4)))
-    if not rows or int(number) >= len(relus):
-        raise Unreadable(
-            f"certificate: line {reader.number}: expected an end of a neuron, got {reader.line[:60]!r}"
-        )
-    z = model.network.nodes[relus[int(number)]].parent
-    model.advance(z)
-    if any(neuron >= model.network.nodes[z].size for _, neuron, _ in rows):
-        raise Unreadable("certificate: no such neuron")
-    state, before = model.state(), model.open(z - 1)
-    for sign in (1, -1):
-        part = [r for r in rows if r[0] == sign]
-        if part:
-            choice = stated([text for _, _, text in part], before)
-            neurons = np.array([neuron for _, neuron, _ in part])
-            model.bound_ends(state, z, np.zeros(len(part), np.intp), neurons, sign, choice)
-    model.keep(state, z)
+def claim(model: Model, z: int, neuron: int, sign: int) -> Goal:
+    """A neuron's value, or its negative, as a row that is bounded as far as it goes."""
+    value = np.zeros((1, model.network.nodes[z].size), np.int64)
+    if neuron >= value.size:
+        raise Unreadable(f"certificate: no neuron {neuron}")
+    value[0, neuron] = sign << ROW_BITS
+    return [[({z: (value, np.zeros(1, np.int64))}, 0, False)]]
 
 
-def stated(texts: list[str], before: list[tuple[int, np.ndarray]]) -> Choice:
-    """Slopes per row, of the neurons of both signs before a node."""
-    choice, first = Choice(), 0
-    if any(len(t) != sum(len(at) for _, at in before) for t in texts):
-        raise Unreadable(f"certificate: expected {sum(len(at) for _, at in before)} slopes of an end")
-    table = np.stack([slopes_of(t) for t in texts])
-    for z, at in before:
-        choice.slopes[z] = (at, table[:, first : first + len(at)])
-        first += len(at)
-    return choice
+def keep(model: Model, z: int, ends: list[str], bounds: Ints) -> None:
+    """Narrower intervals of neurons, by what claims came to."""
+    low, high = model.low[z].copy(), model.high[z].copy()
+    for end, bound in zip(ends, (bounds >> GUARD).tolist(), strict=True):
+        neuron = int(end[1:])
+        if end[0] == ">":
+            low[neuron] = max(low[neuron], bound)
+        else:
+            high[neuron] = min(high[neuron], -bound)
+    model.keep(z, low, high)

@@ -30,56 +30,54 @@ def within(bound: int) -> None:
         raise Invalid("its numbers grow beyond 62 bits")
 
 
-def largest(a: Ints) -> int:
+def largest(*arrays: Ints) -> int:
     """The largest magnitude."""
-    return max(int(a.max(initial=0)), -int(a.min(initial=0)))
+    return max(max(int(a.max(initial=0)), -int(a.min(initial=0))) for a in arrays)
 
 
-class Matrix:
-    """An integer matrix (rows, columns) that others are multiplied with, exactly."""
-
-    def __init__(self, value: Ints) -> None:
-        self.value = value.astype(np.float64)  # exact: `scaled` keeps entries below 2^53
-        # no sum of terms |value| of one column is larger
-        self.mass = max((int(np.abs(c).sum(dtype=np.int64)) for c in value.T), default=0)
-
-    def times(self, left: Ints) -> Ints:
-        """left (any, rows) @ value, exact."""
-        size = largest(left)
-        within(size * self.mass)
-        if size * self.mass < EXACT:
-            return (left.astype(np.float64) @ self.value).astype(np.int64)
-        if self.mass << 9 >= EXACT:
-            raise Invalid("its weights and multipliers have too many bits")
-        # in parts of so few bits that each product is exact; the last one carries the sign
-        bits = (EXACT // max(self.mass, 1)).bit_length() - 1
-        total, shift = np.zeros((len(left), self.value.shape[1]), np.int64), 0
-        while size >> shift:
-            last = size >> shift < 1 << bits
-            part = left >> shift if last else (left >> shift) & ((1 << bits) - 1)
-            total += (part.astype(np.float64) @ self.value).astype(np.int64) << shift
-            shift += bits
-            if last:
-                break
-        return total
+def times(left: Ints, right: Floats, mass: int) -> Ints:
+    """left @ right, exact; `right` holds integers, of which no column has more than `mass` in magnitudes."""
+    size = largest(left)
+    within(size * mass)
+    if mass << 9 >= EXACT:
+        raise Invalid("its weights have too many bits")
+    bits, shift = (EXACT // max(mass, 1)).bit_length() - 1, 0
+    total = np.zeros((), np.int64)
+    while True:  # in parts of so few bits that each product is exact; the last one carries the sign
+        last = size >> shift < 1 << bits
+        part = left >> shift if last else (left >> shift) & ((1 << bits) - 1)
+        total = total + ((part.astype(np.float64) @ right).astype(np.int64) << shift)
+        if last:
+            return total
+        shift += bits
 
 
-def scaled(value: Floats, exponent: int, up: bool = False) -> Ints:
-    """floor(value 2^exponent), or its ceiling; refused where float64 cannot hold value 2^exponent exactly."""
+def floor_shift(x: Ints, r: Ints | int) -> Ints:
+    """floor(x / 2^r), where r has one entry per row of x or is a number, of any sign."""
+    r = np.asarray(r, np.int64).reshape((-1,) + (1,) * (x.ndim - 1))
+    left = np.clip(-r, 0, 62)
+    if left.any():
+        within(ROOM if (np.abs(x) >> (62 - left)).any() else 0)
+        x = x << left
+    return np.asarray(x >> np.clip(r, 0, 62))
+
+
+def scaled(value: Floats, exponent: int) -> Ints:
+    """floor(value 2^exponent); refused where float64 cannot hold value 2^exponent exactly."""
     with np.errstate(over="ignore", under="ignore", invalid="ignore"):
         moved = np.ldexp(value, exponent)
         exact = np.isfinite(moved) & (np.ldexp(moved, -exponent) == value)
     if not exact.all():
         raise Unreadable("numbers of too different magnitudes, or not finite")
-    rounded = np.ceil(moved) if up else np.floor(moved)
+    rounded = np.floor(moved)
     if (np.abs(rounded) >= EXACT).any():
         raise Invalid("its numbers grow beyond 53 bits")
     return rounded.astype(np.int64)
 
 
-def magnitude(value: Floats) -> int:
+def magnitude(*values: Floats) -> int:
     """The least e with |value| <= 2^e everywhere, and -300 at least."""
-    return max(int(np.frexp(np.abs(value).max(initial=0.0))[1]), -300)
+    return max(-300, *(int(np.frexp(np.abs(v).max(initial=0.0))[1]) for v in values))
 
 
 def floor_of(value: Fraction, exponent: int) -> int:
@@ -92,13 +90,11 @@ def ceil_of(value: Fraction, exponent: int) -> int:
 
 
 def around(value: Fraction) -> tuple[float, float]:
-    """Two doubles with a rational between them."""
-    if value == 0:
-        return 0.0, 0.0
-    # 60 bits, then down to 53 by the correctly rounded conversion of Python, moved outward if it is not exact
-    near = float(value)
-    if not np.isfinite(near):
-        raise Unreadable("a number too large")
+    """Two doubles with a rational between them, equal if it is a double."""
+    try:
+        near = float(value)  # correctly rounded
+    except OverflowError as error:
+        raise Unreadable("a number too large") from error
     low = near if Fraction(near) <= value else float(np.nextafter(near, -np.inf))
     high = near if Fraction(near) >= value else float(np.nextafter(near, np.inf))
     return low, high

@@ -1,53 +1,46 @@
-"""`verifolio-check NETWORK PROPERTY FILE`: checks a certificate or a counterexample, prints `valid` or why not."""
+"""`verifolio-check NETWORK PROPERTY FILE`: checks a certificate, prints `valid` or why not."""
 
 from __future__ import annotations
 
 import gzip
+import hashlib
 import sys
 from pathlib import Path
 
-from verifolio_check import network, vnnlib, witness
-from verifolio_check.certificate import check, hash_of, lines_of
+from verifolio_check import operators, vnnlib
+from verifolio_check.certificate import check, lines_of
 from verifolio_check.integers import Invalid, Unreadable
+from verifolio_check.network import Network
 
 VALID, UNREADABLE, INVALID = 0, 2, 5
-LARGEST_PROPERTY = 1 << 28
+LARGEST_FILE = 1 << 31
 MAGIC = b"\x1f\x8b"  # of gzip
+
+
+def load(net: Path, prop: Path) -> tuple[Network, list[vnnlib.Region], tuple[str, str]]:
+    """The network, the regions of the property, and the hashes of both files; a property may be gzipped."""
+    data, text = (path.open("rb").read(LARGEST_FILE) for path in (net, prop))
+    hashes = hashlib.sha256(data).hexdigest(), hashlib.sha256(text).hexdigest()
+    if text[:2] == MAGIC:
+        with gzip.open(prop, "rb") as file:
+            text = file.read(LARGEST_FILE)
+    if max(len(data), len(text)) >= LARGEST_FILE:
+        raise Unreadable(f"a file of {LARGEST_FILE} bytes or more")
+    network = operators.read(data)
+    sizes = network.nodes[0].size, network.nodes[network.output].size
+    return network, vnnlib.read(text.decode("utf-8"), *sizes), hashes
 
 
 def run(net: Path, prop: Path, certificate: Path) -> tuple[int, str]:
     """The exit code and the line to print."""
     try:
-        hashes = hash_of(net), hash_of(prop)
-        with certificate.open("rb") as file:
-            packed = file.read(2) == MAGIC
-        if packed:
-            check(network.read(net), hashes, vnnlib.read(text_of(prop)), lines_of(certificate))
-        else:
-            witness.check(network.read(net), vnnlib.read(text_of(prop)), text_of(certificate))
-    except Unreadable as error:
-        return UNREADABLE, f"unreadable: {error}"
+        network, regions, hashes = load(net, prop)
+        check(network, regions, hashes, lines_of(certificate))
     except Invalid as error:
         return INVALID, f"not valid: {error}"
-    except OSError as error:
-        return UNREADABLE, f"unreadable: {error}"
-    except (MemoryError, RecursionError) as error:
-        return UNREADABLE, f"unreadable: {type(error).__name__}"
+    except (Unreadable, OSError, EOFError, ValueError, MemoryError, RecursionError) as error:
+        return UNREADABLE, f"unreadable: {error or type(error).__name__}"
     return VALID, "valid"
-
-
-def text_of(path: Path) -> str:
-    """A property file, gzipped or not."""
-    try:
-        with path.open("rb") as file:
-            packed = file.read(2) == MAGIC
-        with gzip.open(path, "rb") if packed else path.open("rb") as file:
-            data = file.read(LARGEST_PROPERTY + 1)
-        if len(data) > LARGEST_PROPERTY:
-            raise Unreadable(f"property: larger than {LARGEST_PROPERTY} bytes")
-        return data.decode("utf-8")
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise Unreadable(f"property: {error}") from error
 
 
 def main() -> None:

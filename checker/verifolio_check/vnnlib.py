@@ -7,10 +7,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
+from math import prod
 
 from verifolio_check.integers import Unreadable
 
 TOKEN = re.compile(r";[^\n]*|[()]|[^\s();]+")
+NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d{1,4}))?")
+VARIABLE = re.compile(r"[XY]_(?:0|[1-9]\d{0,8})")
 MOST_TOKENS, MOST_DISJUNCTS, DEEPEST = 20_000_000, 100_000, 200
 MOST_DIGITS = 400  # of a number, its exponent included: what doubles can hold and more
 Tree = str | list["Tree"]
@@ -36,196 +39,126 @@ class Region:
     disjuncts: list[tuple[Row, ...]] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class Property:
-    inputs: int
-    outputs: int
-    regions: list[Region]
-
-
-def read(text: str) -> Property:
+def read(text: str, inputs: int, outputs: int) -> list[Region]:
     """The regions in the order of their first disjunct; those with an empty box are left out."""
-    declared: dict[str, int] = {"X": 0, "Y": 0}
-    common: list[Row] = []
+    declared: list[str] = []
     choices: list[list[list[Row]]] = []
     for form in parse(text):
-        head, *rest = form if isinstance(form, list) and form else [form]
-        if head in ("declare-const", "declare-fun") and rest and isinstance(rest[0], str):
-            kind, number = variable(rest[0])
-            if number != declared[kind] or rest[-1] != "Real" or (rest[1:-1] not in ([], [[]])):
-                raise Unreadable(f"property: {rest[0]} is not the next variable, or not Real")
-            declared[kind] += 1
+        head, *rest = form
+        if head in ("declare-const", "declare-fun") and rest[-1:] == ["Real"] and rest[1:-1] in ([], [[]]):
+            declared.append(str(rest[0]))
         elif head == "assert" and len(rest) == 1:
-            cases = disjunction(rest[0])
-            if len(cases) == 1:
-                common += cases[0]
-            else:
-                choices.append(cases)
+            choices.append(disjunction(rest[0]))
         else:
-            raise Unreadable(f"property: expected declare-const or assert, got {str(head)[:40]}")
-    return Property(declared["X"], declared["Y"], gather(declared["X"], declared["Y"], common, choices))
-
-
-def gather(inputs: int, outputs: int, common: list[Row], choices: list[list[list[Row]]]) -> list[Region]:
-    """Every way to choose one case of each disjunction, grouped by box."""
-    count = 1
-    for cases in choices:
-        count *= len(cases)
-    if count > MOST_DISJUNCTS:
-        raise Unreadable(f"property: more than {MOST_DISJUNCTS} disjuncts")
-    low, high, shared = narrow([None] * inputs, [None] * inputs, common)
+            raise Unreadable(f"property: expected declare-const or assert, got {str(form)[:40]}")
+    for kind, count in (("X", inputs), ("Y", outputs)):
+        if [name for name in declared if name.startswith(kind)] != [f"{kind}_{i}" for i in range(count)]:
+            raise Unreadable(f"property: expected that it declares {kind}_0 to {kind}_{count - 1} in order")
+    if len(declared) != inputs + outputs or prod(len(cases) for cases in choices) > MOST_DISJUNCTS:
+        raise Unreadable(f"property: other variables than X and Y, or more than {MOST_DISJUNCTS} disjuncts")
+    common = [row for cases in choices if len(cases) == 1 for row in cases[0]]
     regions: dict[object, Region] = {}
-    for chosen in product(*choices):
-        lower, upper, rows = narrow(low, high, [r for case in chosen for r in case])
-        whole = (*shared, *rows)
-        if any(i >= inputs for r in whole for i, _ in r.inputs) or any(
-            i >= outputs for r in whole for i, _ in r.outputs
-        ):
-            raise Unreadable("property: a variable is used but not declared")
-        box = tuple(v for v in (*lower, *upper) if v is not None)
-        if len(box) != 2 * inputs:
-            raise Unreadable("property: an input has no lower or no upper bound")
-        if all(a <= b for a, b in zip(box[:inputs], box[inputs:], strict=True)):
-            regions.setdefault(box, Region(box[:inputs], box[inputs:])).disjuncts.append(whole)
+    for chosen in product(*(cases for cases in choices if len(cases) != 1)):
+        lower, upper, rows = box([*common, *(row for case in chosen for row in case)], inputs, outputs)
+        if all(a <= b for a, b in zip(lower, upper, strict=True)):
+            regions.setdefault((lower, upper), Region(lower, upper)).disjuncts.append(rows)
     return list(regions.values())
 
 
-Bounds = list[Fraction | None]
+Box = tuple[tuple[Fraction, ...], tuple[Fraction, ...], tuple[Row, ...]]
 
 
-def narrow(low: Bounds, high: Bounds, rows: list[Row]) -> tuple[Bounds, Bounds, list[Row]]:
+def box(rows: list[Row], inputs: int, outputs: int) -> Box:
     """Rows about a single input become bounds (a strict one too: the box is closed); the others are left."""
-    low, high, left = list(low), list(high), []
+    low: dict[int, Fraction] = {}
+    high: dict[int, Fraction] = {}
+    left = []
     for row in rows:
-        if row.outputs or len(row.inputs) != 1:
+        if any(i >= inputs for i, _ in row.inputs) or any(i >= outputs for i, _ in row.outputs):
+            raise Unreadable("property: a variable is used but not declared")
+        if not row.outputs and len(row.inputs) == 1:
+            ((i, c),) = row.inputs
+            held, better, value = (high, min, row.limit / c) if c > 0 else (low, max, row.limit / c)
+            held[i] = better(held.get(i, value), value)
+        if row.outputs or len(row.inputs) != 1 or row.strict:
             left.append(row)
-            continue
-        ((i, c),) = row.inputs
-        if i >= len(low):
-            raise Unreadable(f"property: X_{i} is used but not declared")
-        value, held = row.limit / c, (high if c > 0 else low)
-        old = held[i]
-        held[i] = value if old is None else min(old, value) if c > 0 else max(old, value)
-        if row.strict:  # the box keeps its edge, the row goes on to exclude it
-            left.append(row)
-    return low, high, left
+    if len(low) != inputs or len(high) != inputs:
+        raise Unreadable("property: an input has no lower or no upper bound")
+    return tuple(low[i] for i in range(inputs)), tuple(high[i] for i in range(inputs)), tuple(left)
 
 
-def parse(text: str) -> Iterator[Tree]:
+def parse(text: str) -> Iterator[list[Tree]]:
     """The forms of a file."""
     stack: list[list[Tree]] = []
     for count, match in enumerate(TOKEN.finditer(text)):
         token = match.group()
         if count > MOST_TOKENS or len(stack) > DEEPEST:
             raise Unreadable("property: too large or too deep")
-        if token.startswith(";"):
-            continue
         if token == "(":
             stack.append([])
+        elif token.startswith(";"):
             continue
-        if not stack:
+        elif not stack:
             raise Unreadable(f"property: {token[:40]} outside parentheses")
-        if token != ")":
+        elif token != ")":
             stack[-1].append(token)
-            continue
-        done = stack.pop()
-        if stack:
-            stack[-1].append(done)
+        elif len(stack) > 1:
+            stack[-2].append(stack.pop())
         else:
-            yield done
+            yield stack.pop() or [""]
     if stack:
         raise Unreadable("property: a parenthesis is not closed")
 
 
-def variable(name: str) -> tuple[str, int]:
-    match = re.fullmatch(r"([XY])_(\d{1,9})", name)
-    if match is None:
-        raise Unreadable(f"property: expected X_i or Y_i, got {name[:40]}")
-    return match.group(1), int(match.group(2))
-
-
 def disjunction(form: Tree) -> list[list[Row]]:
     """A formula as a disjunction of conjunctions."""
-    if not isinstance(form, list) or not form:
-        raise Unreadable(f"property: expected a formula, got {str(form)[:40]}")
-    head, *rest = form
+    head, *rest = form if isinstance(form, list) and form else [str(form)]
     if head == "or":
         return [case for part in rest for case in disjunction(part)]
     if head == "and":
-        cases: list[list[Row]] = [[]]
-        for part in rest:
-            others = disjunction(part)
-            if len(cases) * len(others) > MOST_DISJUNCTS:
-                raise Unreadable(f"property: more than {MOST_DISJUNCTS} disjuncts")
-            cases = [a + b for a in cases for b in others]
-        return cases
+        parts = [disjunction(part) for part in rest]
+        if prod(len(part) for part in parts) > MOST_DISJUNCTS:
+            raise Unreadable(f"property: more than {MOST_DISJUNCTS} disjuncts")
+        return [[row for case in cases for row in case] for cases in product(*parts)]
     if head in ("<=", ">=", "<", ">") and len(rest) == 2:
-        left, right = (affine(part) for part in rest)
-        return [
-            [row(left, right, head in ("<", ">")) if head in ("<=", "<") else row(right, left, head == ">")]
+        small, large = (affine(part) for part in (rest if head in ("<=", "<") else rest[::-1]))
+        total = plus(small, large, -1)
+        parts_of = [
+            tuple((int(name[2:]), c) for name, c in sorted(total.items()) if name.startswith(kind) and c)
+            for kind in "XY"
         ]
+        return [[Row(parts_of[0], parts_of[1], -total.get("", Fraction(0)), head in ("<", ">"))]]
     raise Unreadable(f"property: expected or, and, <=, >=, < or > with two sides, got {str(head)[:40]}")
 
 
-def row(small: Affine, large: Affine, strict: bool) -> Row:
-    """small <= large."""
-    total = plus(small, large, -1)
-    limit = -total.pop("", Fraction(0))
-    parts: dict[str, list[tuple[int, Fraction]]] = {"X": [], "Y": []}
-    for name, c in sorted(total.items()):
-        kind, number = variable(name)
-        if c:
-            parts[kind].append((number, c))
-    return Row(tuple(parts["X"]), tuple(parts["Y"]), limit, strict)
-
-
 def plus(a: Affine, b: Affine, factor: Fraction | int = 1) -> Affine:
-    total = dict(a)
-    for name, c in b.items():
-        total[name] = total.get(name, Fraction(0)) + factor * c
-    return total
+    return {name: a.get(name, Fraction(0)) + factor * b.get(name, Fraction(0)) for name in {**a, **b}}
 
 
 def affine(form: Tree) -> Affine:
     """A term as coefficients and a constant."""
     if isinstance(form, str):
-        if form[0] in "XY":
-            return {form: Fraction(1)}
-        return {"": number(form)}
-    if not form:
-        raise Unreadable("property: an empty term")
-    head, *rest = form
-    parts = [affine(part) for part in rest]
-    if head == "+" and parts:
-        return add_up(parts, 1)
-    if head == "-" and parts:
-        return plus({}, parts[0], -1) if len(parts) == 1 else add_up(parts, -1)
-    if head == "*" and parts:
-        return multiply(parts)
-    raise Unreadable(f"property: expected +, - or *, got {str(head)[:40]}")
-
-
-def add_up(parts: list[Affine], sign: int) -> Affine:
-    total = parts[0]
-    for part in parts[1:]:
-        total = plus(total, part, sign)
-    return total
-
-
-def multiply(parts: list[Affine]) -> Affine:
-    """A product in which all factors but one are constant."""
-    total: Affine = {"": Fraction(1)}
-    for part in parts:
-        if set(total) - {""} and set(part) - {""}:
+        return {form: Fraction(1)} if VARIABLE.fullmatch(form) else {"": number(form)}
+    head, *rest = form or [""]
+    if head not in ("+", "-", "*") or not rest:
+        raise Unreadable(f"property: expected +, - or *, got {str(head)[:40]}")
+    total, *others = (affine(part) for part in rest)
+    if head == "-" and not others:
+        return plus({}, total, -1)
+    for part in others:
+        if head != "*":
+            total = plus(total, part, 1 if head == "+" else -1)
+        elif set(total) <= {""} or set(part) <= {""}:
+            constant, other = (total, part) if set(total) <= {""} else (part, total)
+            total = plus({}, other, constant[""])
+        else:
             raise Unreadable("property: a product of variables")
-        constant, other = (part, total) if set(total) - {""} else (total, part)
-        total = plus({}, other, constant.get("", Fraction(0)))
     return total
 
 
 def number(token: str) -> Fraction:
     """An exact decimal."""
-    match = re.fullmatch(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d{1,4}))?", token)
+    match = NUMBER.fullmatch(token)
     if match is None or len(token) > MOST_DIGITS or abs(int(match.group(2) or 0)) > MOST_DIGITS:
         raise Unreadable(f"property: expected a number, got {token[:40]}")
     return Fraction(match.group(1)) * Fraction(10) ** int(match.group(2) or 0)

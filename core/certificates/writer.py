@@ -11,32 +11,34 @@ from typing import Any
 
 import numpy as np
 
-from verifolio.certificates.boxes import BoxTree, BoxWalk, CannotWrite, Watching
-from verifolio.certificates.phases import SYMBOLS, PhaseTree, PhaseWalk, grow_tree, state_leaves
-from verifolio_check import network as networks
-from verifolio_check import vnnlib as properties
-from verifolio_check.certificate import FIRST, hash_of, stated
+from verifolio.certificates.phases import SYMBOLS, state_leaves, tree_of_phases
+from verifolio.certificates.trees import CannotWrite, GrowingTree, Refining
+from verifolio_check.bounds import GUARD, Model
+from verifolio_check.certificate import FIRST, claim, keep
 from verifolio_check.integers import Invalid, Unreadable
-from verifolio_check.main import text_of
+from verifolio_check.main import load
+from verifolio_check.tree import Goal, Walk, parse
 from verifolio_check.vnnlib import Region, Row
 
-BITS = (
-    26  # of the values of a node; with the coefficients' 22 bits and sums of many terms that stays below 62
-)
+BITS, WIDE_BITS = (
+    30,
+    26,
+)  # of the values of a node, and of one with many: with rows' bits and sums that is below 62
+WIDE = 1 << 10
 LINE = 1000  # nodes of a tree on a line
-PATIENCE, LONGEST = 60.0, 20.0  # seconds for writing, or so many times what the search took
+TOGETHER = 128  # claims on one line
+PATIENCE, LONGEST = 60.0, 5.0  # seconds for writing, or so many times what the search took
 SMALLEST_CAP, CAP_PER_SECOND = 5_000_000, 50_000_000 / 60
+MOST_REFINED = 20_000  # subproblems beyond the search's own; more means that its bounds were of another kind
+MOST_BOXES = 1 << 22
 
 
 def obstacle(network: Path, prop: Path) -> str | None:
     """Why no certificate about these files can be written, or None; needs no search."""
     try:
-        net, wanted = networks.read(network), properties.read(text_of(prop))
-    except Unreadable as error:
+        load(network, prop)
+    except (Unreadable, Invalid, OSError, EOFError, ValueError) as error:
         return str(error)
-    sizes = net.nodes[0].size, net.nodes[net.output].size
-    if sizes != (wanted.inputs, wanted.outputs):
-        return "the property is not about this network alone"
     return None
 
 
@@ -49,116 +51,116 @@ def write(network: Path, prop: Path, folder: Path, target: Path, seconds: float)
         with gzip.GzipFile(target, "wb", mtime=0) as file:
             for line in lines:
                 file.write(line.encode() + b"\n")
-                if target.stat().st_size > cap:
-                    raise CannotWrite(f"it outgrew {cap / 1e6:.0f} MB")
+                check_size(target, cap)
+        check_size(target, cap)
     except (CannotWrite, Unreadable, Invalid) as error:
         target.unlink(missing_ok=True)
         return f"not written: {error}"
     return str(target)
 
 
+def check_size(target: Path, cap: float) -> None:
+    if target.stat().st_size > cap:
+        raise CannotWrite(f"it outgrew {cap / 1e6:.0f} MB")
+
+
 def certificate(network: Path, prop: Path, folder: Path, deadline: float) -> Iterator[str]:
     """The lines of the file."""
-    net, wanted = networks.read(network), properties.read(text_of(prop))
+    net, regions, hashes = load(network, prop)
     traces = [dict(np.load(path, allow_pickle=False)) for path in sorted(folder.glob("*.npz"))]
-    yield FIRST
-    yield f"network {hash_of(network)}"
-    yield f"property {hash_of(prop)}"
-    yield f"bits {BITS}"
-    for k, region in enumerate(wanted.regions):
+    bits = WIDE_BITS if max(node.size for node in net.nodes) > WIDE else BITS
+    yield from (FIRST, f"network {hashes[0]}", f"property {hashes[1]}", f"bits {bits}")
+    for k, region in enumerate(regions):
         yield f"region {k}"
-        model = Watching(net, region, BITS)
-        model.deadline = deadline
-        yield from region_lines(model, region, trace_of(region, traces))
+        yield from region_lines(Model(net, region, bits), region, trace_of(region, traces), deadline)
     yield "end"
 
 
 def trace_of(region: Region, traces: list[dict[str, Any]]) -> dict[str, Any]:
-    """The trace of a region's problem, whose box is the region's rounded outward."""
+    """The trace of a region's problem, whose box is the region's rounded outward; empty if no search left one."""
     for trace in traces:
         ends = zip((*region.lower, *region.upper), (*trace["lower"], *trace["upper"]), strict=True)
         if len(trace["lower"]) == len(region.lower) and all(float(a) == b or _next(a, b) for a, b in ends):
-            if "missing" in trace:
-                raise CannotWrite(str(trace["missing"]))
             return trace
-    raise CannotWrite("the proof did not come from a search that leaves a trace")
+    return {}
 
 
 def _next(exact: Any, rounded: float) -> bool:
     return bool(abs(float(exact) - rounded) <= 4 * np.spacing(abs(rounded)))
 
 
-def region_lines(model: Watching, region: Region, trace: dict[str, Any]) -> Iterator[str]:
+def region_lines(model: Model, region: Region, trace: dict[str, Any], deadline: float) -> Iterator[str]:
     """Claims and trees of one region."""
-    model.seen = {}
-    for k, n in enumerate(model.relus):
-        z = model.network.nodes[n].parent
-        model.advance(z)
-        state = model.state()
-        model.bound_neurons(state, z)
-        model.keep(state, z)
-        yield f"bounds {k}"
-        yield from claim_lines(model, k, z, trace)
+    for k in range(len(model.network.curves)):
+        if time.monotonic() > deadline:
+            raise CannotWrite("the checker's bounds took too long to follow the search")
+        yield from claim_lines(model, k, trace)
     model.advance(len(model.network.nodes) - 1)
+    goals: Goal = [[(*model.row(row), row.strict) for row in rows] for rows in region.disjuncts]
+    unit = model.scale[model.network.output] + GUARD
     if "dimension" in trace:
-        tree = BoxTree(trace, model.scale[0])
-        BoxWalk(model, tree, region.disjuncts).run()
+        tree = GrowingTree.of_boxes(trace, model.scale[0])
+        Refining(model, tree, goals, unit, deadline, MOST_BOXES).run()
         yield "tree " + " ".join(str(d) for d in range(len(region.disjuncts)))
-        yield from tree_lines(tree.text(model.scale[0]))
+        yield from tree_lines(tree.text(model))
         return
     for d, rows in enumerate(region.disjuncts):
+        tree = phase_tree(model, rows, trace)
+        Refining(model, tree, [goals[d]], unit, deadline, MOST_REFINED).run()
         yield f"tree {d}"
-        yield from tree_lines(phase_nodes(model, rows, trace))
+        yield from tree_lines(tree.text(model))
 
 
-def claim_lines(model: Watching, k: int, z: int, trace: dict[str, Any]) -> Iterator[str]:
+def claim_lines(model: Model, k: int, trace: dict[str, Any]) -> Iterator[str]:
     """Ends of neurons of both signs that the search's kind of slopes narrows; what narrows nothing is not written."""
-    if "claim_ends" not in trace:
+    z = model.network.input_of(k)
+    model.advance(z)
+    if "claim_ends" not in trace or not same_neurons(model, trace):
         return
-    starts = np.cumsum([0, *(model.network.nodes[n].size for n in model.relus)])
-    numbers = {model.network.nodes[n].parent: i for i, n in enumerate(model.relus)}
-    before = model.open(z - 1)
-    column = [starts[numbers[p]] + int(j) for p, at in before for j in at]
-    for sign, word in ((1, "low"), (-1, "high")):
-        ends = trace["claim_ends"]
-        mine = np.flatnonzero((ends[:, 0] == k) & (ends[:, 2] == sign))
-        mine = mine[((model.low[z] < 0) & (model.high[z] > 0))[ends[mine, 1]]]
-        for part in np.array_split(mine, max(1, -(-len(mine) // 256))):
-            texts = ["".join(SYMBOLS[v] for v in trace["claim_slopes"][e][column]) for e in part]
-            if not texts:
-                continue
-            state = model.state()
-            at, neurons = np.zeros(len(part), np.intp), ends[part, 1]
-            model.bound_ends(state, z, at, neurons, sign, stated(texts, before))
-            model.keep(state, z)
-            yield from (f"{word} {k} {j} {text}" for j, text in zip(neurons, texts, strict=True))
+    curves = model.network.curves
+    starts = np.cumsum([0, *(model.network.nodes[n].size for n in curves)])
+    numbers = {model.network.input_of(i): i for i in range(len(curves))}
+    column = [starts[numbers[p]] + int(j) for p, at in model.open(z - 1) for j in at]
+    ends = trace["claim_ends"]
+    mine = np.flatnonzero(ends[:, 0] == k)
+    mine = mine[((model.low[z] < 0) & (model.high[z] > 0))[ends[mine, 1]]]
+    for part in np.array_split(mine, max(1, -(-len(mine) // TOGETHER))):
+        if not len(part):
+            continue
+        trees = [f"[a{''.join(SYMBOLS[v] for v in trace['claim_slopes'][e][column])}]." for e in part]
+        names = [("<" if sign < 0 else ">") + str(neuron) for _, neuron, sign in ends[part]]
+        goals = [claim(model, z, int(neuron), int(sign)) for _, neuron, sign in ends[part]]
+        walk = Walk(model, parse(iter(trees), model, len(trees)), goals, model.scale[z] + GUARD, z - 1)
+        keep(model, z, names, walk.run())
+        yield f"claims {k} {' '.join(names)}"
+        yield from trees
 
 
-def phase_nodes(model: Watching, rows: tuple[Row, ...], trace: dict[str, Any]) -> list[str]:
+def same_neurons(model: Model, trace: dict[str, Any]) -> bool:
+    """Whether the search's functions are the checker's; maxima may be written with others."""
+    sizes = [model.network.nodes[n].size for n in model.network.curves]
+    return "sizes" in trace and sizes == trace["sizes"].tolist()
+
+
+def phase_tree(model: Model, rows: tuple[Row, ...], trace: dict[str, Any]) -> GrowingTree:
     """The tree of one disjunct from a search on neurons."""
-    sizes = [model.network.nodes[n].size for n in model.relus]
-    if sizes != trace["sizes"].tolist():
-        raise CannotWrite("the checker sees other ReLUs than the search")
+    if not same_neurons(model, trace):
+        return GrowingTree()
     number, order = match(rows, trace)
     mine = np.zeros(0, bool)
     if "disjunct" in trace and number in trace["open"]:
         mine = trace["disjunct"] == trace["open"].tolist().index(number)
-    held = {name: trace[name][mine] for name in ("phase", "alpha", "beta", "mix") if mine.any()}
-    numbers = {model.network.nodes[n].parent: k for k, n in enumerate(model.relus)}
-    if not held:
-        tree = PhaseTree()
-        tree.add(-1, False)
-        walk = PhaseWalk(model, tree, [rows])
-    else:
-        tree, leaves = grow_tree(held["phase"], trace["origin"], model)
-        walk = PhaseWalk(model, tree, [rows])
-        weights = np.zeros((len(held["mix"]), len(rows)))
-        for k in range(held["mix"].shape[1]):  # disjuncts of fewer rows repeat their first one
-            place = order.index(k) if k in order else order.index(0)
-            weights[:, place] += np.maximum(held["mix"][:, k], 0)
-        state_leaves(model, leaves, walk, {**held, "origin": trace["origin"]}, weights)
-    walk.run()
-    return tree.text(numbers)
+    if not mine.any():
+        return GrowingTree()
+    held = {name: trace[name][mine] for name in ("phase", "alpha", "beta", "mix")}
+    tree, leaves = tree_of_phases(held["phase"], trace["origin"], model)
+    weights = np.zeros((len(held["mix"]), len(rows)))
+    for k in range(held["mix"].shape[1]):  # disjuncts of fewer rows repeat their first one
+        place = order.index(k) if k in order else order.index(0)
+        weights[:, place] += np.maximum(held["mix"][:, k], 0)
+    neurons = model.open(len(model.network.nodes) - 1)
+    state_leaves(model, tree, leaves, neurons, {**held, "origin": trace["origin"]}, rows, weights)
+    return tree
 
 
 def match(rows: tuple[Row, ...], trace: dict[str, Any]) -> tuple[int, list[int]]:

@@ -15,7 +15,7 @@ CertificateFile = Annotated[
     str,
     typer.Argument(
         metavar="CERTIFICATE",
-        help="What `verify --certificate` wrote, or a counterexample in VNN-COMP's format.",
+        help="What `verify --certificate` wrote.",
     ),
 ]
 
@@ -26,7 +26,7 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def check(network: NetworkFile, property_file: PropertyFile, certificate: CertificateFile) -> None:
-    """Check a certificate of unsat, or a counterexample, in exact arithmetic.
+    """Check a certificate of unsat in integer arithmetic.
 
     The line printed is `valid`, or names the first step that is not, which exits with 5.
 

@@ -39,6 +39,7 @@ class Written(Json):
     certificate: str = described(
         "", "Write what proves unsat here, for `verifolio check`; one verifier searches then.", metavar="FILE"
     )
+    certified: bool = described(False, "Count unsat only when the checker accepts its certificate.")
     verbose: bool = described(False, "Show on standard error what verifiers report.")
 
 
@@ -74,15 +75,17 @@ def verify(files: Files, running: Running, expect: Expect, written: Written) -> 
         stack.enter_context(going_on("nothing is kept of a query that is not decided", "ask it again"))
         with guard(limit, give_up):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verifolio-"))
-            if written.certificate:
+            if written.certificate or written.certified:
                 running = tracing(files, running, folder)
             oracle = stack.enter_context(open_oracle(running, alarm=False, verbose=written.verbose))
             oracle.start_counts = True
             query = load_query(files)
             left = timeout - elapsed() if timeout else None
             answer = late(elapsed()) if left is not None and left <= 0 else oracle.ask(query, left)
-        if written.certificate:
-            answer = certified(files, answer, Path(folder), Path(written.certificate))
+        if written.certificate or written.certified:
+            target = Path(written.certificate or Path(folder) / "certificate.gz")
+            answer = with_certificate(files, answer, Path(folder), target)
+            answer = checked(files, answer, target) if written.certified else answer
         finish(query, answer, written, expect.expect, certificate_notes(running.option, answer))
 
 
@@ -112,7 +115,23 @@ def tracing(files: list[str], running: Running, folder: str) -> Running:
     return replace(running, verifier=running.verifier or able[0], option=option)
 
 
-def certified(files: list[str], answer: Answer, folder: Path, target: Path) -> Answer:
+def checked(files: list[str], answer: Answer, target: Path) -> Answer:
+    """The answer with a flag if the checker accepts its certificate; without one, an unsat counts for nothing."""
+    from verifolio.model.answer import Flag, Verdict
+    from verifolio_check.main import VALID, run
+
+    if answer.verdict is not Verdict.UNSAT:
+        return answer
+    if not target.exists():
+        said = str(answer.stats.get("certificate", "not written"))
+    else:
+        code, said = run(Path(files[0]), Path(files[1]), target)
+        if code == VALID:
+            return replace(answer, flags=answer.flags | {Flag.CERTIFIED})
+    return replace(answer, verdict=Verdict.UNKNOWN, reason=f"unsat, but its certificate is {said}")
+
+
+def with_certificate(files: list[str], answer: Answer, folder: Path, target: Path) -> Answer:
     """The answer; what proves it is in a file, or it says why not."""
     from verifolio.certificates.writer import write
     from verifolio.model.answer import Verdict

@@ -40,6 +40,7 @@ class Flag(StrEnum):
     ALARM = "alarm"  # a member claimed a proof that this witness refutes in exact arithmetic
     EMPTY = "empty"  # no input can be a counterexample, whatever the network is
     INFERRED = "inferred"  # follows from a stored answer about a larger or smaller input set
+    CERTIFIED = "certified"  # the independent checker has accepted what proves it
 
 
 @dataclass(frozen=True, eq=False)

@@ -14,14 +14,13 @@ from verifolio.plugins.crown.search.neurons.record import ProofRecord
 from verifolio.plugins.crown.search.root import Root
 
 
-def phase_arrays(problem: Problem, root: Root, record: ProofRecord, plain: bool) -> dict[str, Any]:
+def phase_arrays(problem: Problem, root: Root, record: ProofRecord) -> dict[str, Any]:
     """The closed subproblems of a search on neurons, in terms of the problem's disjuncts and the graph's neurons."""
     counts = np.array([rows.count for rows in problem.disjuncts])
     arrays: dict[str, Any] = {"counts": counts, "open": root.disjuncts.cpu().numpy()}
     arrays |= dict(zip(("rows_x", "rows_y", "rhs"), all_rows(problem), strict=True))
-    if not plain or record.full():
-        why = "it outgrew its memory" if plain else "pairs of opposite neurons were made one"
-        return {"missing": np.array(f"the search on neurons left no trace: {why}")}
+    if record.full():
+        return arrays
     if root.origin is not None:
         arrays["origin"] = root.origin
     sizes = [problem.graph.nodes[i].op.size for i in problem.graph.relus]

@@ -5,11 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import torch
-
 from verifolio.model.answer import Outcome, Verdict
 from verifolio.plugins.crown.certify.certificate import save
-from verifolio.plugins.crown.certify.claims import claim_arrays
 from verifolio.plugins.crown.certify.trace import phase_arrays, save_trace
 from verifolio.plugins.crown.search.neurons.stages import StagedSearch
 
@@ -20,11 +17,7 @@ def write_proof(outcome: Outcome, search: StagedSearch) -> Outcome:
     if outcome.verdict is not Verdict.UNSAT or search.record is None:
         return outcome
     if options.trace:
-        plain = search.root_bounds.merged.graph is problem.graph
-        arrays = phase_arrays(problem, search.root, search.record, plain)
-        if outcome.stats.get("by") != "bounds" and plain:
-            with torch.enable_grad():
-                arrays |= claim_arrays(problem, search.context.budget)
+        arrays = phase_arrays(problem, search.root, search.record) | search.claims
         save_trace(options.trace, problem, arrays)
     if not options.certificate:
         return outcome

@@ -32,8 +32,13 @@ def ascend_rows(
     steps: int,
     budget: Budget | None,
     kept: dict[int, Tensor] | None = None,
+    levels: int = 0,
 ) -> Tensor:
-    """The best bounds (batch, rows) on the way of a gradient ascent; `kept` gets the slopes behind them."""
+    """The best bounds (batch, rows) on the way of a gradient ascent; `kept` gets the slopes behind them.
+
+    `levels`: slopes count as multiples of its inverse, as a certificate writes them. Near a kink of the bound,
+    rounding them afterwards costs a percent.
+    """
     state = replace(state, lines=dict(state.lines), noise=dict(state.noise))  # its lines are nobody else's
     alpha: dict[int, Tensor] = {}
     for i in program.nonlinear:
@@ -47,12 +52,17 @@ def ascend_rows(
     best: Tensor | None = None
     for step in range(steps + 1):
         with torch.enable_grad():
-            for i, a in alpha.items():
+            taken = (
+                {i: a + ((a * levels).round() / levels - a).detach() for i, a in alpha.items()}
+                if levels
+                else alpha
+            )
+            for i, a in taken.items():
                 program.relax(state, i, a)
             bound = program.lower(state, node, rows)
             total = bound.nan_to_num(0.0).sum()
         if kept is not None:
-            _keep(kept, alpha, None if best is None else best.isnan() | (bound.detach() > best))
+            _keep(kept, taken, None if best is None else best.isnan() | (bound.detach() > best))
         best = bound.detach() if best is None else torch.fmax(best, bound.detach())
         late = budget is not None and budget.expired()
         if step == steps or late or not total.requires_grad:  # the rows may not feel any relaxed neuron
@@ -62,6 +72,11 @@ def ascend_rows(
             for a in alpha.values():
                 a.clamp_(0, 1)
     return best if best is not None else bound
+
+
+def _rounded(alpha: Tensor, levels: int) -> Tensor:
+    """The nearest multiples of 1 / levels, with the gradient of the slopes themselves; 0 levels: as they are."""
+    return alpha + ((alpha * levels).round() / levels - alpha).detach() if levels else alpha
 
 
 def _keep(kept: dict[int, Tensor], alpha: dict[int, Tensor], better: Tensor | None) -> None:

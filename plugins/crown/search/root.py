@@ -105,14 +105,19 @@ class RootBounds:
     """Bounds of a problem's whole domain, dearer step by step; `root` is where a search starts from them.
 
     `evidence`: bounds that hold on this domain already, wherever they come from. What they assume is assumed by all
-    bounds that are computed from them.
+    bounds that are computed from them. `merge`: whether pairs of opposite neurons become one.
     """
 
     def __init__(
-        self, problem: Problem, space: Space, budget: Budget, evidence: Bounds | None = None
+        self,
+        problem: Problem,
+        space: Space,
+        budget: Budget,
+        evidence: Bounds | None = None,
+        merge: bool = True,
     ) -> None:
         self.problem, self.space, self.budget = problem, space, budget
-        self.merged = merge_opposites(problem.graph)
+        self.merged = merge_opposites(problem.graph) if merge else MergedOpposites(problem.graph)
         self.program = Program(self.merged.graph, space)
         self.region = Region.of([problem.domain], space)
         self.goal = make_goal(space, problem)
@@ -147,10 +152,15 @@ class RootBounds:
 
 
 def bound_root(
-    problem: Problem, space: Space, effort: Effort, budget: Budget, evidence: Bounds | None = None
+    problem: Problem,
+    space: Space,
+    effort: Effort,
+    budget: Budget,
+    evidence: Bounds | None = None,
+    merge: bool = True,
 ) -> RootBounds:
     """Ever dearer bounds while a disjunct is open: intervals, backward bounds, optimised slopes per neuron."""
-    root_bounds = RootBounds(problem, space, budget, evidence)
+    root_bounds = RootBounds(problem, space, budget, evidence, merge)
     efforts = [Effort(tighten=False), replace(effort, steps=0)]
     efforts += [effort] if effort.steps else []
     for step in efforts:

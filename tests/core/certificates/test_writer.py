@@ -91,13 +91,17 @@ def test_what_the_checker_does_not_read_is_said_before_any_search(tmp_path: Path
     prop = make_property(tmp_path / "p.vnnlib", network, 3, 0.1, False)
     assert obstacle(network, prop) is None
     model = onnx.load(network)
-    model.graph.node[1].op_type = "Sigmoid"
+    model.graph.node[1].op_type = "Sin"
     onnx.save(model, network)
-    assert "Sigmoid" in str(obstacle(network, prop))
+    assert "Sin" in str(obstacle(network, prop))
 
 
-def test_without_a_trace_there_is_no_certificate(tmp_path: Path) -> None:
+def test_without_a_trace_the_writer_splits_by_itself(tmp_path: Path) -> None:
     network = make_network(tmp_path / "n.onnx", 0, (3, 4, 2))
     prop = make_property(tmp_path / "p.vnnlib", network, 3, 0.1, False)
-    said = write(network, prop, tmp_path, tmp_path / "c.gz", 1.0)
-    assert said.startswith("not written") and not (tmp_path / "c.gz").exists()
+    assert write(network, prop, tmp_path, tmp_path / "c.gz", 1.0) == str(tmp_path / "c.gz")
+    assert run(network, prop, tmp_path / "c.gz") == (0, "valid")
+    false = tmp_path / "false.vnnlib"
+    false.write_text(prop.read_text().replace("(<= Y_0 ", "(<= Y_0 99"))
+    said = write(network, false, tmp_path, tmp_path / "d.gz", 0.0)
+    assert said.startswith("not written") and not (tmp_path / "d.gz").exists()

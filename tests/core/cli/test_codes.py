@@ -83,3 +83,22 @@ def test_states_of_plugins() -> None:
     assert state({"unavailable": None}) == "ready"
     assert state({"unavailable": "x is not installed"}).startswith("not installed: ")
     assert state({"unavailable": "npz is a kind of file; give a path"}).startswith("not applicable: ")
+
+
+def test_unsat_counts_only_with_a_certificate_that_checks(
+    asked: dict[str, list[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    target = tmp_path / "proof.gz"
+    assert run([*asked["unsat"], "--certified", "--certificate", str(target), "--json"]) == 0
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["verdict"] == "unsat" and answer["flags"] == ["certified"]
+    assert run(["check", *asked["unsat"][1:3], str(target)]) == 0
+    assert capsys.readouterr().out == "valid\n"
+    monkeypatch.setattr("verifolio.certificates.writer.SMALLEST_CAP", 0)
+    monkeypatch.setattr("verifolio.certificates.writer.CAP_PER_SECOND", 0)
+    run([*asked["unsat"], "--certified", "--json"])
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["verdict"] == "unknown" and "outgrew" in answer["reason"] and answer["flags"] == []

@@ -28,9 +28,9 @@ class BoxTree:
         return np.concatenate([left, left + len(node)])
 
     def arrays(self) -> dict[str, Any]:
-        """Per box: the input along which it was cut (-1: closed) and where, its lower part, its upper part."""
+        """Per box: the input along which it was cut (-1: closed) and where, its parts; nothing if too many."""
         if self.count >= MOST_NODES:
-            return {"missing": np.array(f"the search took more than {MOST_NODES} boxes")}
+            return {}
         table, cuts = np.full((3, self.count), -1, np.int64), np.zeros(self.count)
         for node, dimension, cut, left in self.parts:
             table[:, node], cuts[node] = (dimension, left, left + len(node)), cut

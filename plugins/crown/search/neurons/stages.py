@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,6 +11,7 @@ import torch
 from verifolio.model.answer import Outcome
 from verifolio.model.problem import Problem
 from verifolio.plugin.verifier import Context
+from verifolio.plugins.crown.optimise.claims import claim_arrays
 from verifolio.plugins.crown.optimise.dual import Schedule, optimise
 from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
 from verifolio.plugins.crown.options import CrownOptions
@@ -18,7 +20,7 @@ from verifolio.plugins.crown.search.candidates import CandidatePoints
 from verifolio.plugins.crown.search.neurons.neuron_search import ROOT_ITERATIONS, NeuronSearch
 from verifolio.plugins.crown.search.neurons.record import ProofRecord, RefinementRounds
 from verifolio.plugins.crown.search.neurons.refinement import refine_bounds
-from verifolio.plugins.crown.search.root import Root, bound_root, open_goals
+from verifolio.plugins.crown.search.root import Root, RootBounds, bound_root, open_goals
 
 GAIN = 0.01  # of the missing bound, for which another pass over all neurons is worth its time; less never gets there
 # seconds that a part of a stage takes at most: with an hour's budget a twentieth would be too much
@@ -52,14 +54,29 @@ class StagedSearch:
         self.problem, self.context, self.options = problem, context, options
         space = Space(torch.float32, context.device)
         self.effort = Effort(steps=options.steps, elements=options.memory // 64)
-        # a certificate must hold without what others found
-        alone = bool(options.certificate or options.trace)
-        known = None if alone else context.evidence.bounds_for(problem)
-        self.root_bounds = bound_root(problem, space, self.effort, context.budget, known)
+        self.claims: dict[str, Any] = {}
+        self.root_bounds = self._certifiable(space) if options.trace else self._bound_root(space)
         self.root = self._share_root()
         self.points = CandidatePoints(problem, context)
         self.record: ProofRecord | None = None  # for a certificate; bounds alone have none
         self.rounds = RefinementRounds()
+
+    def _bound_root(self, space: Space) -> RootBounds:
+        # a certificate must hold without what others found
+        known = None if self.options.certificate else self.context.evidence.bounds_for(self.problem)
+        return bound_root(self.problem, space, self.effort, self.context.budget, known)
+
+    def _certifiable(self, space: Space) -> RootBounds:
+        """Bounds that a certificate can state, of the network as it is: pairs of neurons stay pairs."""
+        budget = self.context.budget
+        found = bound_root(self.problem, space, replace(self.effort, steps=0), budget, merge=False)
+        if self.problem.graph.piecewise_linear and not found.done():
+            with torch.enable_grad():
+                self.claims, known = claim_arrays(self.problem, budget)
+            ends = {p: (low.numpy(), high.numpy()) for p, (low, high) in known.items()}
+            found.known = {p: (space.down(low), space.up(high)) for p, (low, high) in ends.items()}
+            found.tighten(Effort(tighten=False))
+        return found
 
     def _share_root(self) -> Root:
         """The root of the bounds so far, which others may use too."""
@@ -76,13 +93,15 @@ class StagedSearch:
 
     def _stages(self) -> Outcome:
         budget, options = self.context.budget, self.options
-        whole, stages = budget.remaining, list(STAGES)
+        # what splits on intermediate neurons would gain, no certificate states
+        whole, stages = budget.remaining, [] if options.trace else list(STAGES)
         while True:
             net = self.root.condensed
             if not len(self.root.disjuncts):
                 self.record = ProofRecord(options.memory)
                 return Outcome.proved(stats={"domains": 0, "by": "bounds"})
             if net is None:
+                self.record = ProofRecord(options.memory) if options.trace else None
                 return self._bounds_alone()
             last = not stages or options.split == "none" or len(net.cuts) < 2
             part = budget if last else budget.share(min(stages[0].search * whole, LONG))

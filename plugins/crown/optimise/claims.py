@@ -1,4 +1,4 @@
-"""The slopes behind the bounds of intermediate neurons, for certificates: sought anew, with a neuron's own slopes."""
+"""Bounds of intermediate neurons that a certificate can state: by slopes of a neuron's own, which are kept."""
 
 from __future__ import annotations
 
@@ -14,17 +14,21 @@ from verifolio.plugins.crown.optimise.row_slopes import ascend_rows, unit_rows
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program
 from verifolio.plugins.crown.propagate.region import Region
-from verifolio.plugins.crown.propagate.relax.base import tighter
+from verifolio.plugins.crown.propagate.relax.base import Interval, tighter
 from verifolio.run.budget import Budget
 
 STEPS = 15  # of every neuron's slopes; more than the 10 of a search, as a certificate is written once
 # neurons: each has slopes of its own in every layer before, so memory is this times all neurons
 AT_ONCE = 128
+SLACK = 2**-9  # part of an interval that a search leaves to the rounding of slopes and of the checker
 LEVELS = 61  # a certificate writes a slope as a whole number of 61sts, one character of its alphabet
 
 
-def claim_arrays(problem: Problem, budget: Budget) -> dict[str, Any]:
-    """Per end of a neuron: its ReLU's number, the neuron, the sign (1: lower end), and 61 times all slopes."""
+def claim_arrays(problem: Problem, budget: Budget) -> tuple[dict[str, Any], dict[int, Interval]]:
+    """Per end of a neuron: its ReLU's number, the neuron, the sign (1: lower end), and 61 times all slopes.
+
+    And the intervals that these come to, a little wider; nothing of either if the time is over before.
+    """
     graph = problem.graph
     program = Program(graph, Space(torch.float64))
     state = program.enter(Region.of([problem.domain], program.space))
@@ -40,9 +44,11 @@ def claim_arrays(problem: Problem, budget: Budget) -> dict[str, Any]:
         low, high = (t.clone() for t in state.interval[node])
         for part in loose(program, state, node).any(0).nonzero()[:, 0].split(AT_ONCE):
             if budget.expired():
-                return {}
+                return {}, {}
             alpha: dict[int, Tensor] = {}
-            bound = ascend_rows(program, state, node, unit_rows(program, node, part), STEPS, None, alpha)
+            bound = ascend_rows(
+                program, state, node, unit_rows(program, node, part), STEPS, None, alpha, LEVELS
+            )
             low[:, part] = torch.fmax(low[:, part], bound[:, : len(part)])
             high[:, part] = torch.fmin(high[:, part], -bound[:, len(part) :])
             table = np.zeros((2 * len(part), starts[-1]), np.uint8)
@@ -53,4 +59,6 @@ def claim_arrays(problem: Problem, budget: Budget) -> dict[str, Any]:
             both = np.tile(part.numpy(), 2)
             ends.append(np.stack([np.full(len(both), numbers[node]), both, np.repeat([1, -1], len(part))], 1))
         state.interval[node] = tighter(state.interval[node], (low, high))
-    return {"claim_ends": np.concatenate(ends), "claim_slopes": np.concatenate(slopes)}
+    known = {p: state.interval[p] for p in numbers}
+    wider = {p: (low - SLACK * (high - low), high + SLACK * (high - low)) for p, (low, high) in known.items()}
+    return {"claim_ends": np.concatenate(ends), "claim_slopes": np.concatenate(slopes)}, wider
