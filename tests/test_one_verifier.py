@@ -82,6 +82,7 @@ def register_verifiers(registry):
     registry.add(Able)
 '''
 MANY = "import json, sys; from verifolio.cli.main import run; print([run(c) for c in json.load(sys.stdin)])"
+PAPER = ["--epsilon", "2.5", "--norm", "l1", "--range=-inf,inf"]  # as in the paper on attacks
 SMALL = ["--timeout", "60", "--executor", "inline"]
 
 
@@ -134,13 +135,23 @@ def commands_of(name: str, place: Path) -> list[list[str]]:
     digits = [DIGITS, "--data", "digits:test"]
     pairs = [str(ENSEMBLE / f"pair_{n}.onnx") for n in "ab"]
     three = [str(ENSEMBLE / f"digits_{n}.onnx") for n in "abe"]
-    grid = ["--epsilons", "0.01:0.05:0.01"]
-    points = ["--data", str(ENSEMBLE / "pair.npz"), "--indices", "0:2", "--epsilon", "2.5"]
-    chosen = ["--data", "digits:train", "--size", "2", "--epsilons", "0.05", "--points", "3"]
+    grid = ["--epsilon", "0.01:0.05:0.01"]
+    points = [
+        "--data",
+        str(ENSEMBLE / "pair.npz"),
+        "--indices",
+        "0:2",
+        "--epsilon",
+        "2.5",
+        "--norm",
+        "l1",
+        "--range=-inf,inf",
+    ]
+    chosen = ["--data", "digits:train", "--size", "2", "--epsilon", "0.05", "--points", "3"]
     cycle = ["--data", "digits", "--output", str(place / "cycle"), "--rounds", "1", "--epochs", "1"]
     return [
         ["verify", DIGITS, prop, *store],
-        ["bench", str(place / "instances.csv"), "--out", str(place / "bench"), "--verifier", name],
+        ["bench", str(place / "instances.csv"), "--output", str(place / "bench"), "--verifier", name],
         ["critical", *digits, "--index", "1", "--tolerance", "0.01", "--budget", "20", *store],
         *(
             ["distribution", *digits, "--indices", "1:3", "--search", search, *more, "--budget", "20", *store]
@@ -153,7 +164,19 @@ def commands_of(name: str, place: Path) -> list[list[str]]:
         ["measure", *digits, "--indices", "0:2", "--epsilon", "0.02", "--metrics", "csat,csec", *store],
         ["ensemble", "attack", *pairs, *points, *store],
         ["ensemble", "select", *three, *chosen, "--test-points", "2", *store],
-        ["cycle", "--arch", "dense:8", *cycle, "--indices", "0:2", "--points", "4", "--limit", "200", *store],
+        [
+            "cycle",
+            "--arch",
+            "dense:8",
+            *cycle,
+            "--indices",
+            "0:2",
+            "--attack-points",
+            "4",
+            "--limit",
+            "200",
+            *store,
+        ],
     ]
 
 
@@ -186,7 +209,17 @@ def test_who_does_not_minimise_is_not_helped_out(place: Path) -> None:
 
 def test_the_driver_runs_no_attack_no_bound_and_no_replay(place: Path) -> None:
     pairs = [str(ENSEMBLE / f"pair_{n}.onnx") for n in "ab"]
-    points = ["--data", str(ENSEMBLE / "pair.npz"), "--indices", "0:2", "--epsilon", "2.5"]
+    points = [
+        "--data",
+        str(ENSEMBLE / "pair.npz"),
+        "--indices",
+        "0:2",
+        "--epsilon",
+        "2.5",
+        "--norm",
+        "l1",
+        "--range=-inf,inf",
+    ]
     digits = [DIGITS, "--data", "digits:test", "--indices", "1:3", "--tolerance", "0.01"]
     commands = [
         ["ensemble", "attack", *pairs, *points, "--verifier", "able", "--timeout", "20"],

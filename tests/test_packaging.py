@@ -111,7 +111,7 @@ def test_a_strangers_package_installs_and_passes_its_tests(tmp_path: Path) -> No
     rows = "network,split,image_id,label,predicted,lower,upper,gap,status,seconds,queries,cancelled\n"
     rows += "".join(f"n.onnx,test,{k},{k % 2},{k % 2},0.{k + 1},0.9,0.1,open,1.0,3,0\n" for k in range(4))
     (tmp_path / "run.csv").write_text(rows)
-    run_command(site, "distribution", "report", "run.csv", "--section", "by-label", "--out", "page")
+    run_command(site, "distribution", "report", "run.csv", "--section", "by-label", "--output", "page")
     assert (tmp_path / "page/by_label.csv").read_text() == "label,inputs,mean\n0,2,0.2\n1,2,0.3\n"
     assert "Proved radii by class" in (tmp_path / "page/index.html").read_text()
     where = ["critical", str(network), "--data", "digits:test", "--index", "1", "--json"]

@@ -95,7 +95,9 @@ class Portfolio:
 
     @cached_property
     def identity(self) -> str:
-        """A hash of what it does to queries and to batches."""
+        """A hash of what it does to queries and to batches: that of queries where it names nobody for batches."""
+        if self.attack is None and self.bounder is None:
+            return self.key
         named = [None if m is None else m.describe() for m in (self.attack, self.bounder)]
         text = json.dumps([self.key, *named], sort_keys=True, default=str)
         return hashlib.sha256(text.encode()).hexdigest()

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from verifolio.model.answer import Outcome
+from verifolio.model.joint import Joint
 from verifolio.model.problem import Problem
 from verifolio.plugin.batch import BatchContext
 from verifolio.plugin.evidence import Bounds, Margins
@@ -215,6 +216,18 @@ class WrongBounds(_Hostile):
     def bound_many(self, problems: Sequence[Problem], context: BatchContext) -> list[Bounds]:
         said = [Margins.of(p, [np.ones(rows.count) for rows in p.disjuncts]) for p in problems]
         return [Bounds(p.graph.sha256, p.domain, {}, {}, m) for p, m in zip(problems, said, strict=True)]
+
+
+class HangingAttack(WrongBounds):
+    """Finds a point of the second question, and then never ends."""
+
+    name: ClassVar[str] = "hostile-hanging-attack"
+    can_attack_many: ClassVar[bool] = True
+
+    def attack_many(self, questions: Sequence[Joint], context: BatchContext) -> None:
+        context.offer(1, questions[1].domain.upper)
+        while True:
+            pass
 
 
 ALL: tuple[type[Verifier], ...] = (

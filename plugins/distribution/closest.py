@@ -14,6 +14,7 @@ from typing import ClassVar
 from verifolio.errors import InputError
 from verifolio.model.answer import Answer, Flag, Verdict, Witness
 from verifolio.plugin.estimator import OracleLike, Progress, silent
+from verifolio.plugin.manager import current_plugins
 from verifolio.portfolio.tree import Portfolio
 from verifolio.properties.verdict import Finding, PropertyStatus
 from verifolio.solve.closest import minimiser
@@ -46,7 +47,7 @@ class Closest(RadiusSearch):
 
     def check(self, family: Family, portfolio: Portfolio) -> None:
         check_exact(family)
-        minimiser(portfolio)
+        minimiser(portfolio, current_plugins())
 
     def run(self, request: RadiusQuestion, oracle: OracleLike, progress: Progress = silent) -> Critical:
         started = time.monotonic()

@@ -26,7 +26,7 @@ from verifolio.portfolio.file import parse_portfolio
 from verifolio.portfolio.tree import Member, Portfolio, Series, single_verifier
 from verifolio.solve.batches import _valid
 from verifolio.solve.oracle import Oracle
-from verifolio.testing.hostile_verifiers import Picky, WrongBounds
+from verifolio.testing.hostile_verifiers import HangingAttack, Picky, WrongBounds
 from verifolio.testing.networks import dense_graph
 from verifolio.trust.referee import replay
 from verifolio.vnnlib import make_rows
@@ -168,18 +168,8 @@ def test_wrong_bounds_are_an_alarm(wide: Network, tmp_path: Path, monkeypatch: p
     assert list((tmp_path / "alarms").iterdir())
 
 
-class Hanging(WrongBounds):
-    name = "hanging"
-    can_attack_many = True
-
-    def attack_many(self, questions: Sequence[Joint], context: BatchContext) -> None:
-        context.offer(1, questions[1].domain.upper)
-        while True:
-            pass
-
-
 def test_what_was_found_before_a_job_was_stopped_counts(wide: Network) -> None:
-    with Oracle(single_verifier(Hanging()), "process") as oracle:
+    with Oracle(single_verifier(HangingAttack()), "process") as oracle:
         oracle.warm(wait=True)
         found = oracle.attack(balls(wide, (0.5, 1.5)), 2.0)
     assert [a.verdict for a in found] == [Verdict.TIMEOUT, Verdict.SAT]
