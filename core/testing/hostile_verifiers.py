@@ -221,8 +221,8 @@ class WrongBounds(_Hostile):
 class HangingAttack(WrongBounds):
     """Finds a point of the second question, and then never ends."""
 
-    name: ClassVar[str] = "hostile-hanging-attack"
-    can_attack_many: ClassVar[bool] = True
+    name = "hostile-hanging-attack"
+    can_attack_many = True
 
     def attack_many(self, questions: Sequence[Joint], context: BatchContext) -> None:
         context.offer(1, questions[1].domain.upper)
