@@ -118,7 +118,7 @@ class Attack(Bundle):
 
     panel: ClassVar[str] = RUNS
     attack: str = described(
-        "", "The attack: a verifier that falsifies; pgd where none is named.", metavar="NAME"
+        "", "The attack: a verifier that falsifies; by default --verifier, or else pgd.", metavar="NAME"
     )
     attack_option: tuple[str, ...] = described((), "An option of --attack; repeatable.", metavar="KEY=VALUE")
     attack_timeout: float = described(1.0, "Seconds per attacked input.", metavar="SECONDS", min=0.0)

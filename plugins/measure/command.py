@@ -110,7 +110,7 @@ def attacking(running: RunningMany, attack: bundles.Attack) -> RunningMany:
     """The same run with the attack in place of the verifiers."""
     return replace(
         running,
-        verifier=attack.attack or "pgd",
+        verifier=attack.attack or running.verifier or "pgd",
         portfolio="",
         option=attack.attack_option,
         timeout=attack.attack_timeout,

@@ -188,14 +188,15 @@ def run_regime(model: nn.Sequential, task: Task, say: Say) -> dict[str, Any]:
     return {"counterexamples": counts}
 
 
-def make_hunt(training: Training, choices: Choices, seed: int, executor: str) -> Hunt:
-    """The falsifier that --attack names, around training images."""
+def make_hunt(training: Training, choices: Choices, seed: int, executor: str, verifier: str = "") -> Hunt:
+    """The falsifier that --attack names, or else --verifier, around training images."""
     from verifolio.plugin.options import split_pairs
 
     from .counterexamples import Hunt
 
     given = split_pairs(training.attack_option, "--attack-option")
-    return Hunt(training.attack or "pgd", given, choices.ball(), training.attack_timeout, seed, executor)
+    attack = training.attack or verifier or "pgd"
+    return Hunt(attack, given, choices.ball(), training.attack_timeout, seed, executor)
 
 
 def split_data(inputs: Inputs, test: str = "") -> tuple[Dataset, Dataset]:

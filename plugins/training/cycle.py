@@ -94,7 +94,7 @@ def cycle(inputs: Verified, training: Training, running: bundles.RunningMany, wr
     learn, check = split_data(inputs)
     choices = Choices(training.regime, inputs.radius, low=low, high=high)
     plan = Schedule(training.epochs, training.rate, seed=running.seed)
-    hunt = make_hunt(training, choices, running.seed, running.place)
+    hunt = make_hunt(training, choices, running.seed, running.place, running.verifier)
     chosen, prop = parse_indices(inputs.indices, len(check)), inputs.chosen_property()
     model = build(training.arch, learn.shape, learn.classes, running.seed)
     folder = Path(written.output)
