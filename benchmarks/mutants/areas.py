@@ -38,22 +38,28 @@ TESTS = (
     ("plugins/crown/search/inputs/*.py", (f"{CROWN}kernel/test_*.py", ROUNDING, *EVERY)),
     ("plugins/crown/reduce/*.py", (f"{CROWN}reduce/test_*.py", ROUNDING, *EVERY)),
     ("plugins/crown/*.py", (ROUNDING, f"{CROWN}test_bounds.py", *EVERY)),
-    ("core/trust/referee.py", (f"{CORE}test_referee*.py", f"{CORE}test_oracle*.py", f"{CORE}testing/*.py")),
+    (
+        "core/trust/referee.py",
+        (f"{CORE}**/test_referee*.py", f"{CORE}**/test_oracle*.py", f"{CORE}testing/*.py"),
+    ),
     (
         "core/reductions/*.py",
-        (f"{CORE}test_reductions*.py", f"{CORE}encode/test_*.py", f"{CORE}testing/*.py"),
+        (f"{CORE}**/test_reductions*.py", f"{CORE}encode/test_*.py", f"{CORE}testing/*.py"),
     ),
     (
         "core/plugin/evidence.py",
-        (f"{CORE}test_evidence*.py", f"{CORE}test_oracle*.py", f"{CROWN}test_bounds.py"),
+        (f"{CORE}**/test_evidence*.py", f"{CORE}**/test_oracle*.py", f"{CROWN}test_bounds.py"),
     ),
     (
         "core/trust/knowledge.py",
-        (f"{CORE}test_oracle*.py", f"{CORE}test_merge*.py", f"{CORE}test_evidence*.py"),
+        (f"{CORE}**/test_oracle*.py", f"{CORE}**/test_merge*.py", f"{CORE}**/test_evidence*.py"),
     ),
-    ("core/trust/conflict.py", (f"{CORE}test_conflict*.py", f"{CORE}test_oracle*.py", f"{CORE}test_*.py")),
-    ("core/graph/exact.py", (f"{CORE}graph/test_*.py", f"{CORE}test_referee*.py", f"{CORE}testing/*.py")),
-    ("core/graph/*.py", (f"{CORE}graph/test_*.py", f"{CORE}test_referee*.py", f"{CORE}testing/*.py")),
+    (
+        "core/trust/conflict.py",
+        (f"{CORE}**/test_conflict*.py", f"{CORE}**/test_oracle*.py", f"{CORE}**/test_*.py"),
+    ),
+    ("core/graph/exact.py", (f"{CORE}graph/test_*.py", f"{CORE}**/test_referee*.py", f"{CORE}testing/*.py")),
+    ("core/graph/*.py", (f"{CORE}graph/test_*.py", f"{CORE}**/test_referee*.py", f"{CORE}testing/*.py")),
     (
         "core/encode/*.py",
         (f"{CORE}encode/test_*.py", "tests/plugins/milp/test_*.py", "tests/plugins/smt/test_*.py"),
@@ -64,7 +70,7 @@ TESTS = (
     ),
     ("plugins/milp/*.py", ("tests/plugins/milp/test_*.py",)),
     ("plugins/smt/*.py", ("tests/plugins/smt/test_*.py",)),
-    ("vnnlib/*.py", ("tests/vnnlib/test_check*.py", "tests/vnnlib/test_*.py", f"{CORE}test_referee*.py")),
+    ("vnnlib/*.py", ("tests/vnnlib/test_check*.py", "tests/vnnlib/test_*.py", f"{CORE}**/test_referee*.py")),
 )
 
 

@@ -158,7 +158,7 @@ FAULTS = (
     Fault(
         "kernel: the noise of a neuron is not charged",
         "plugins/crown/kernel/_boxes.c",
-        "            *error += fabs(c) * net->noise[id];\n",
+        "    *error += fabs(c) * net->noise[id];\n",
         "",
     ),
     Fault(

@@ -11,8 +11,6 @@ from pathlib import Path
 import numpy as np
 
 from verifolio.graph import Concat, Graph, GraphBuilder, Select
-from verifolio.graph.settle import settle
-from verifolio.graph.softmax import logits, only_compares
 from verifolio.model.binding import bind, check_sizes, files_by_name
 from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.onnx_import.network import Network
@@ -81,6 +79,9 @@ class Query:
 
     def _settled(self, case: Case) -> Graph:
         """The graph whose steps have bounds on a region's box."""
+        from verifolio.graph.settle import settle
+        from verifolio.graph.softmax import logits, only_compares
+
         lower, upper = case.lower, case.upper
         if self.ball is not None:
             reach = self.ball.radius * (1 + 2.0**-50)

@@ -106,7 +106,7 @@ def small_tree(tree: Path) -> Path:
 
     for name in ("core", "plugins/crown/kernel", "vnnlib"):
         (tree / name).mkdir(parents=True)
-    (tree / "plugins" / "crown" / "_boxes.c").write_text("")
+    (tree / "plugins" / "crown" / "kernel" / "_boxes.c").write_text("")
     (tree / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
     subprocess.run(["git", "init", "-q", str(tree)], check=True)
     return tree

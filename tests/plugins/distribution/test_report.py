@@ -124,7 +124,7 @@ class Plugin:
 
 def test_register_sections(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Only the named sections, in their order; one of another report is refused."""
-    report = ["distribution", "report", str(store), "--out", str(tmp_path)]
+    report = ["distribution", "report", str(store), "--output", str(tmp_path)]
     with current_plugins().plus(Plugin()).in_use():
         assert cli([*report, "--section", "open"]) == 0
         assert [r["network"] for r in table(tmp_path / "seen.csv")] == list(NAMES)

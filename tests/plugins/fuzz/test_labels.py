@@ -14,10 +14,11 @@ import numpy as np
 import pytest
 
 from verifolio.onnx_import.network import Network
-from verifolio.plugin.bounder import Bounders
+from verifolio.plugin.batch import BatchContext
 from verifolio.plugin.estimator import Claim, Estimator, NoRequest, Progress, silent
-from verifolio.plugin.manager import Plugins, current_plugins
+from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.property import Reference
+from verifolio.plugins.crown.verifier import Crown
 from verifolio.plugins.fuzz.attained import Course, again, run_attained
 from verifolio.plugins.fuzz.challenge import Layout
 from verifolio.plugins.fuzz.labels import (
@@ -167,7 +168,9 @@ def test_bounds_that_are_wrong_show_in_what_is_estimated(
     """Whoever believes a bounder is caught, by its own second look or by the point."""
     monkeypatch.setenv("VERIFOLIO_ALARMS", str(tmp_path / "alarms"))
     wrong = WrongBounds()
-    monkeypatch.setattr(Plugins, "all_bounders", lambda self: Bounders({wrong.name: wrong}))
+    monkeypatch.setattr(
+        Crown, "bound_many", lambda self, problems, _: wrong.bound_many(problems, BatchContext())
+    )
     count = 2 if name == "ensemble-selection" else 1
     cls = current_plugins().estimators.get(name)
     asked = AskedMembers((), (), (cls,), seconds=2.0)
@@ -181,7 +184,7 @@ def test_a_finding_is_written_and_looked_at_again(tmp_path: Path) -> None:
     course = Course(seed=5, first=3, networks=1, styles=("small",))
     summary = run_attained(course, asked, tmp_path, lambda _: None)
     ((finding, folder),) = summary.findings
-    assert (finding.kind, finding.accused) == ("unsound claim", "boast")
+    assert (finding.kind, finding.subject) == ("unsound claim", "boast")
     record = json.loads((folder / "finding.json").read_text())
     assert {"input", "label", "radius", "norm", "points"} <= set(record)
     assert (folder / "network-0.onnx").is_file()

@@ -244,7 +244,7 @@ def write_dense(path: Path, *weights: np.ndarray) -> Network:
     [
         (2, -1, [], "expected a label from 0 to 1"),
         (1, 0, ["--property", "targeted"], "expected at least 2 outputs"),
-        (2, 0, ["--property", "top-k", "--option", "k=5"], "expected a number from 1 to 1"),
+        (2, 0, ["--property", "top-k", "--property-option", "k=5"], "expected a number from 1 to 1"),
     ],
 )
 def test_questions_that_do_not_fit_the_network_are_refused(

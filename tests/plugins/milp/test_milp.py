@@ -222,8 +222,8 @@ def test_ill_scaled_weights_never_make_a_wrong_answer(scale: float) -> None:
 
 def hard_problem() -> Problem:
     rng = np.random.default_rng(0)
-    graph = random_graph(rng, Shape(inputs=20, width=40, depth=4, outputs=1))
-    return Problem(graph, Domain(-np.ones(20), np.ones(20)), (make_rows([({20: 1.0}, -60.0)]),))
+    graph = random_graph(rng, Shape(inputs=30, width=60, depth=5, outputs=1))
+    return Problem(graph, Domain(-np.ones(30), np.ones(30)), (make_rows([({30: 1.0}, -60.0)]),))
 
 
 def test_the_clock_is_honoured() -> None:
