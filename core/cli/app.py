@@ -30,9 +30,9 @@ def build_app(arguments: list[str] | None = None) -> typer.Typer:
         from verifolio.cli.output import complain
         from verifolio.plugin.manager import current_plugins
 
-        plugins = current_plugins()
-        plugins.call("register_commands", app=app)
-        for name, reason in plugins.broken.items():
+        found = current_plugins()
+        found.call("register_commands", app=app)
+        for name, reason in found.broken.items():
             complain(f"plugin {name} is broken: {reason}; see `verifolio doctor`")
     return app
 

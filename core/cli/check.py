@@ -32,9 +32,9 @@ def check(network: NetworkFile, property_file: PropertyFile, certificate: Certif
 
     Example:
         verifolio verify examples/networks/digits_dense.onnx \\
-            examples/networks/properties/digits_dense_45_0.2.vnnlib --counterexample found.txt
+            examples/networks/properties/digits_dense_45_0.01.vnnlib --certificate proof.gz
         verifolio check examples/networks/digits_dense.onnx \\
-            examples/networks/properties/digits_dense_45_0.2.vnnlib found.txt
+            examples/networks/properties/digits_dense_45_0.01.vnnlib proof.gz
     """
     from verifolio_check.main import run
 

@@ -30,7 +30,7 @@ class Listener:
 
     @hookimpl
     def query_reported(self, verifier: str, text: str, warning: bool) -> None:
-        from verifolio.cli.main import complain
+        from verifolio.cli.output import complain
 
         if warning or self.verbose:
             complain(f"{'warning: ' if warning else ''}{verifier}: {text}")

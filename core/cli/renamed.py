@@ -31,7 +31,7 @@ RENAMED: dict[str, tuple[str, str]] = {
 
 
 # Old names that other commands still have, where they mean something else.
-ALIVE = {"--budget", "--points", "--alpha", "--again", "--verifier"}
+ALIVE = {"--budget", "--certified", "--points", "--alpha", "--again", "--verifier"}
 
 
 def explain(error: Any) -> None:

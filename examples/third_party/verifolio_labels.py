@@ -12,7 +12,7 @@ import typer
 from verifolio import Content, Estimator, Material, Query, Section, Table, hookimpl
 
 if TYPE_CHECKING:
-    from verifolio import Oracle, Registry
+    from verifolio import OracleLike, Registry
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Count(Estimator):
     def run(
         self,
         request: Batch,
-        oracle: Oracle,
+        oracle: OracleLike,
         progress: Callable[[int, int, str], None] = lambda done, total, message: None,
     ) -> Counts:
         verdicts: list[str] = []

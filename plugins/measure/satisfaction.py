@@ -8,11 +8,10 @@ from fractions import Fraction
 from typing import ClassVar, Self
 
 from verifolio.onnx_import.network import Network
-from verifolio.plugin.estimator import Claim, Estimator, Progress, silent
+from verifolio.plugin.estimator import Claim, Estimator, OracleLike, Progress, silent
 from verifolio.plugin.property import Property, Reference
 from verifolio.properties.file import choose_property
 from verifolio.properties.verdict import PropertyStatus
-from verifolio.solve.oracle import Oracle
 
 from .metrics import Item, satisfaction
 
@@ -39,7 +38,7 @@ class Satisfaction(Estimator):
     name: ClassVar[str] = "satisfaction"
     Request: ClassVar[type] = SatisfactionRequest
 
-    def run(self, request: SatisfactionRequest, oracle: Oracle, progress: Progress = silent) -> Satisfied:
+    def run(self, request: SatisfactionRequest, oracle: OracleLike, progress: Progress = silent) -> Satisfied:
         items = [Item(k, r.label) for k, r in enumerate(request.references)]
         networks, references = request.networks, request.references
         return Satisfied(tuple(satisfaction(oracle, request.prop, networks, references, items, progress)))

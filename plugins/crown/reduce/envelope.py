@@ -145,7 +145,8 @@ class ExactEnvelope:
         felt_size, direct_size, constant_size, _ = size.split(self.sizes, 1)
         weight = felt_size + felt.abs() + beta
         moved = 4 * (weight @ self.reach) + direct_size @ self.largest + constant_size[:, 0]
-        return gamma(self.terms) * moved + 1.01 * (weight @ self.error) + TINY
+        charge: Tensor = gamma(self.terms) * moved + 1.01 * (weight @ self.error) + TINY
+        return charge
 
 
 def has_one_layer(stacked: Stacked, region: Region) -> bool:

@@ -15,7 +15,7 @@ import pytest
 
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.batch import BatchContext
-from verifolio.plugin.estimator import Claim, Estimator, NoRequest, Progress, silent
+from verifolio.plugin.estimator import Claim, Estimator, NoRequest, OracleLike, Progress, silent
 from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.property import Reference
 from verifolio.plugins.crown.verifier import Crown
@@ -31,7 +31,6 @@ from verifolio.plugins.fuzz.labels import (
     untrue_claim,
 )
 from verifolio.plugins.fuzz.wrong_claims import AskedMembers
-from verifolio.solve.oracle import Oracle
 from verifolio.testing.attained import attained
 from verifolio.testing.hostile_verifiers import WrongBounds
 from verifolio.testing.recipe import Recipe, Step
@@ -52,7 +51,7 @@ class Boast(Estimator):
 
     name: ClassVar[str] = "boast"
 
-    def run(self, request: Said, oracle: Oracle, progress: Progress = silent) -> Said:
+    def run(self, request: Said, oracle: OracleLike, progress: Progress = silent) -> Said:
         return request
 
     @classmethod
@@ -70,7 +69,7 @@ class Broken(Boast):
 
     name: ClassVar[str] = "broken"
 
-    def run(self, request: Said, oracle: Oracle, progress: Progress = silent) -> Said:
+    def run(self, request: Said, oracle: OracleLike, progress: Progress = silent) -> Said:
         raise KeyError("no such thing")
 
 
@@ -155,10 +154,8 @@ def test_every_estimator_is_asked_and_honest(count: int, tmp_path: Path) -> None
         for cls in asked.estimators:
             assert label_findings(scene, asked, cls) == []
     single = {"bracket", "binary", "k-binary", "closest", "satisfaction"}
-    asked = {name for name, tally in asked.verdicts.items() if set(tally) - {"refused"}}
-    assert asked == (
-        single | {"ensemble-attack"} if count == 1 else {"ensemble-attack", "ensemble-selection"}
-    )
+    busy = {name for name, tally in asked.verdicts.items() if set(tally) - {"refused"}}
+    assert busy == (single | {"ensemble-attack"} if count == 1 else {"ensemble-attack", "ensemble-selection"})
 
 
 @pytest.mark.parametrize("name", ["bracket", "ensemble-attack", "ensemble-selection", "satisfaction"])
@@ -195,7 +192,7 @@ def test_estimators_claim_nothing_unless_they_say_so() -> None:
     class Quiet(Estimator):
         name = "quiet"
 
-        def run(self, request: NoRequest, oracle: Oracle, progress: Progress = silent) -> NoRequest:
+        def run(self, request: NoRequest, oracle: OracleLike, progress: Progress = silent) -> NoRequest:
             return request
 
     assert Quiet().claims(NoRequest(), NoRequest()) == ()

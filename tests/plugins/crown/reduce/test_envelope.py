@@ -166,7 +166,8 @@ def hull_minimum(root: Root, goal: Array) -> float:
     for _ in range(200):
         caps = [*box[:n], *((0, u) for u in upper)]
         found = linprog(cost, A_ub=matrix, b_ub=limits, bounds=caps, method="highs")
-        x, h = found.x[:n], found.x[n:]
+        solution = np.asarray(found.x)
+        x, h = solution[:n], solution[n:]
         cuts = [_cut(weight[j], bias[j], low, high, x) for j in range(kept)]
         new = [(j, g, c) for j, (g, c) in enumerate(cuts) if h[j] > g @ x + c + 1e-9]
         if not new:
