@@ -15,7 +15,7 @@ def build_app(arguments: list[str] | None = None) -> typer.Typer:
 
     app = typer.Typer(
         name="verifolio",
-        help="A portfolio of neural network verifiers: every verifier a plugin, every answer checked.",
+        help="A portfolio of neural network verifiers: every verifier a plugin, every counterexample replayed.",
         epilog=EPILOG,
         no_args_is_help=True,
         add_completion=False,
