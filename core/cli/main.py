@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from verifolio.cli.clock import begin, process_start
 from verifolio.cli.codes import ALARM, BAD_INPUT, BUG, CLOSED, DONE, INTERRUPTED
 from verifolio.cli.output import complain
+from verifolio.storage.invocation import ARGUMENTS
 
 DEBUG_VARIABLE = "VERIFOLIO_DEBUG"
 
@@ -28,6 +29,7 @@ def main() -> NoReturn:
 def run(arguments: list[str], started: float | None = None) -> int:
     """Run one command, whose time counts from `started` or from now; gives the exit code."""
     begin(started)
+    ARGUMENTS.set(tuple(arguments))
     code = _run(arguments)
     if code == INTERRUPTED:
         complain("interrupted")
