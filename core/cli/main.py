@@ -10,6 +10,7 @@ from typing import Any, NoReturn
 
 from verifolio.cli.clock import begin, process_start
 from verifolio.cli.codes import ALARM, BAD_INPUT, BUG, CLOSED, DONE, INTERRUPTED
+from verifolio.cli.keeper import keep
 from verifolio.cli.output import complain
 
 DEBUG_VARIABLE = "VERIFOLIO_DEBUG"
@@ -17,12 +18,21 @@ DEBUG_VARIABLE = "VERIFOLIO_DEBUG"
 
 def main() -> NoReturn:
     """Run the command line and leave with its exit code."""
-    code = run(sys.argv[1:], process_start())
+    started = process_start()
+    if sys.argv[1:2] == ["verify"]:  # the command whose limit holds from outside
+        keep(_too_late)
+    code = run(sys.argv[1:], started)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         code = leave_pipe()
     sys.exit(code)
+
+
+def _too_late(words: dict[str, Any]) -> str:
+    from verifolio.cli.verify import too_late
+
+    return too_late(words)
 
 
 def run(arguments: list[str], started: float | None = None) -> int:
