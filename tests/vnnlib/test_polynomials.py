@@ -46,9 +46,9 @@ def test_products_multiply_out_exactly() -> None:
 
 def test_factors_have_one_order_and_what_cancels_is_gone() -> None:
     twice = loads(TWO + "(assert (<= (+ (* Y[0] X[1]) (* X[1] Y[0])) 1.0))")
-    assert rows_of(twice) == [({"(* X[1] Y[0])": 2}, Fraction(1), False)]
+    assert rows_of(twice) == [({"(* X[1] Y[0])": Fraction(2)}, Fraction(1), False)]
     gone = loads(TWO + "(assert (<= (- (* Y[0] X[1]) (* X[1] Y[0]) Y[1]) 1.0))")
-    assert gone.monomials == () and rows_of(gone) == [({"Y[1]": -1}, Fraction(1), False)]
+    assert gone.monomials == () and rows_of(gone) == [({"Y[1]": Fraction(-1)}, Fraction(1), False)]
 
 
 def test_the_first_dialect_has_them_too(assert_same: Same) -> None:
@@ -132,7 +132,9 @@ def test_hidden_tensors_are_columns_after_the_outputs(assert_same: Same) -> None
 (assert (<= (+ H[2] (* A[0] H[0])) 1.0))"""
     specification = loads(text)
     assert (specification.input_size, specification.output_size) == (1, 4)
-    assert rows_of(specification) == [({"H[2]": 1, "(* A[0] H[0])": 1}, Fraction(1), False)]
+    assert rows_of(specification) == [
+        ({"H[2]": Fraction(1), "(* A[0] H[0])": Fraction(1)}, Fraction(1), False)
+    ]
     assert (
         specification.check([0.5], [0, 1, 0, 0.5]).holds
         and not specification.check([0.5], [0, 2, 0, 0.5]).holds

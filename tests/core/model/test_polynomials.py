@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 from pathlib import Path
 
@@ -83,14 +84,15 @@ def test_smooth_knows_them_too(network: Path) -> None:
 def test_the_referee_multiplies_exactly(network: Path) -> None:
     """x0^2 <= (1 + 2^-12)^2, missed by less than a double can tell from the bound."""
     edge = Fraction(2**12 + 1, 2**13) ** 2
-    digits = lambda v: f"{float(v):.60f}" if Fraction(float(v)) == v else None  # noqa: E731
-    query = query_of(network, f"(assert (>= (* X[0,0] X[0,0]) {digits(edge)}))")
+    digits = f"{float(edge):.60f}"  # a double, so these are all its digits
+    assert Fraction(digits) == edge
+    query = query_of(network, f"(assert (>= (* X[0,0] X[0,0]) {digits}))")
     x = np.array([float(Fraction(2**12 + 1, 2**13)), 0.0])
     found = judge_counterexample(query, x)
     assert isinstance(found, Witness) and Flag.FLOAT_ONLY not in found.flags and Flag.TIE in found.flags
-    tiny = query_of(network, f"(assert (> (* X[0,0] X[0,0]) {digits(edge)}))")
+    tiny = query_of(network, f"(assert (> (* X[0,0] X[0,0]) {digits}))")
     assert not isinstance(judge_counterexample(tiny, x), Witness)
-    beyond = query_of(network, f"(assert (>= (* X[0,0] X[0,0]) {digits(edge)}1))")
+    beyond = query_of(network, f"(assert (>= (* X[0,0] X[0,0]) {digits}1))")
     assert not isinstance(judge_counterexample(beyond, x), Witness)
 
 
@@ -102,7 +104,7 @@ def test_the_graph_multiplies_what_the_property_does(network: Path) -> None:
     for x in rng.uniform(-1, 1, (20, 2)):
         values = [Fraction(float(v)) for v in x]
         values += exact.evaluate(graph, x)
-        wanted = [values[2], *(np.prod([values[k] for k in one]) for one in monomials)]
+        wanted = [values[2], *(math.prod((values[k] for k in one), start=Fraction(1)) for one in monomials)]
         assert exact.evaluable(whole) and exact.evaluate(whole, x) == wanted
         seen = attained(whole, x)[whole.output]
         assert all(a <= w <= b for a, w, b in zip(seen.lower, wanted, seen.upper, strict=True))
