@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from verifolio.model.problem import Ball, Domain, Problem
     from verifolio.model.query import Query
     from verifolio.onnx_import.network import Network, TensorSignature
+    from verifolio.plugin.account import Account, Asked, Event, Example, InputResult, Reader
     from verifolio.plugin.bounder import Bounder, Bounders
     from verifolio.plugin.choice import Choice
     from verifolio.plugin.data_source import Dataset, DataSource
@@ -82,6 +83,7 @@ _HOMES = {
     "model.problem": ("Ball", "Domain", "Problem"),
     "model.query": ("Query",),
     "onnx_import.network": ("Network", "TensorSignature"),
+    "plugin.account": ("Account", "Asked", "Event", "Example", "InputResult", "Reader"),
     "plugin.bounder": ("Bounder", "Bounders"),
     "plugin.choice": ("Choice",),
     "plugin.data_source": ("DataSource", "Dataset"),
@@ -125,8 +127,10 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Account",
     "Answer",
     "AskOptions",
+    "Asked",
     "Asking",
     "AskingLike",
     "Assumptions",
@@ -153,7 +157,9 @@ __all__ = [
     "Domain",
     "End",
     "Estimator",
+    "Event",
     "Evidence",
+    "Example",
     "Executor",
     "Export",
     "ExportedModel",
@@ -165,6 +171,7 @@ __all__ = [
     "Growth",
     "Handle",
     "InputError",
+    "InputResult",
     "InputVerdict",
     "Job",
     "Joint",
@@ -188,6 +195,7 @@ __all__ = [
     "Race",
     "RadiusBounds",
     "RadiusStart",
+    "Reader",
     "Reference",
     "Regime",
     "Registry",

@@ -25,6 +25,7 @@ from verifolio.plugin import hookspecs
 from verifolio.plugin.registry import Registry
 
 if TYPE_CHECKING:
+    from verifolio.plugin.account import Reader
     from verifolio.plugin.bounder import Bounder, Bounders
     from verifolio.plugin.data_source import DataSource
     from verifolio.plugin.estimator import Estimator
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 KINDS = (
     *("verifiers", "bounders", "properties", "estimators", "executors", "datasets"),
-    *("choosers", "exporters", "regimes", "sections"),
+    *("choosers", "exporters", "regimes", "sections", "readers"),
 )
-DRIVER_ONLY = ("register_commands", "register_exporters")  # whose work no worker needs
+DRIVER_ONLY = ("register_commands", "register_exporters", "register_readers")  # whose work no worker needs
 SETS = 8  # that a worker keeps; a session has one or two
 
 
@@ -118,6 +119,10 @@ class Plugins:
     @cached_property
     def sections(self) -> Registry[Section]:
         return self._filled("section", "register_sections")
+
+    @cached_property
+    def readers(self) -> Registry[Reader]:
+        return self._filled("reader", "register_readers")
 
     @cached_property
     def choosers(self) -> Registry[Any]:
