@@ -77,9 +77,22 @@ class Row:
 
 
 def read_layout(folder: Path) -> list[Instance]:
-    """The instances of a folder, with the competition's limits."""
+    """The instances of a folder, with the competition's limits.
+
+    Published rows are found by the names of files. Of files that have the same names in several folders nothing that
+    is published can be trusted: nothing is expected of them.
+    """
     with (folder / "instances.csv").open(newline="") as file:
-        return [_instance(folder, record) for record in csv.DictReader(file)]
+        found = [_instance(folder, record) for record in csv.DictReader(file)]
+    called: dict[tuple[str, ...], set[str]] = {}
+    for i in found:
+        called.setdefault(_names(i), set()).add(i.id)
+    return [i if len(called[_names(i)]) == 1 else replace(i, expected="unknown", claims={}) for i in found]
+
+
+def _names(instance: Instance) -> tuple[str, ...]:
+    paths = [*(path for _, path in instance.networks), instance.specification]
+    return instance.category, *(path.name for path in paths)
 
 
 def _instance(folder: Path, record: Mapping[str, str]) -> Instance:

@@ -152,3 +152,14 @@ def test_published_limits_and_networks_are_read(vnncomp: Any, tmp_path: Path) ->
     assert one.claims == {"other": ("unsat", 7.0)}
     assert [i.timeout for i in vnncomp.capped([one], 60.0, own=True)] == [5]
     assert [i.timeout for i in vnncomp.capped([replace(one, timeout=90.0)], 60.0, own=True)] == [60]
+
+
+def test_nothing_is_expected_of_files_that_share_their_names(vnncomp: Any, tmp_path: Path) -> None:
+    """Published rows of safenlp's two folders were found by the same names, and contradicted replayed points."""
+    rows = [("a", f"a/{part}/n.onnx", f"a/{part}/{k}.vnnlib") for part in "xy" for k in (1, 2)]
+    rows += [("a", "a/x/n.onnx", "a/x/3.vnnlib")]
+    with (tmp_path / "instances.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([FIELDS, *((*row, 5, "unsat", "unsat", 1.0) for row in rows)])
+    read = vnncomp.read_layout(tmp_path)
+    assert [i.expected for i in read] == ["unknown"] * 4 + ["unsat"]
+    assert [len(i.claims) for i in read] == [0, 0, 0, 0, 1]
