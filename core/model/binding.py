@@ -115,14 +115,15 @@ def _quoted(names: Sequence[str]) -> str:
 
 
 def check_sizes(query: Query) -> None:
-    """Refuse a property whose sizes are not the networks'; imports them."""
+    """Refuse a property whose sizes are not the networks'; reads the files, runs nothing."""
     specification = query.specification
     if all(d.name for d in specification.networks):
         for declared, network in zip(specification.networks, query.networks, strict=True):
             _check_tensors("input", declared.inputs, network.inputs)
             _check_tensors("output", declared.outputs, network.outputs)
     got = (specification.input_size, specification.output_size)
-    want = (query.graph.input_size, query.graph.output_size)
+    inputs = [n.input_size for n in query.networks]
+    want = (inputs[0] if query.shared_input else sum(inputs), sum(n.output_size for n in query.networks))
     if got != want:
         raise InputError(
             query.name or "specification",
