@@ -27,7 +27,7 @@ BITS, WIDE_BITS = (
 WIDE = 1 << 10
 LINE = 1000  # nodes of a tree on a line
 TOGETHER = 128  # claims on one line
-PATIENCE, LONGEST = 60.0, 5.0  # seconds for writing, or so many times what the search took
+PATIENCE, LONGEST = 60.0, 5.0  # processor seconds for writing, or so many times what the search took
 SMALLEST_CAP, CAP_PER_SECOND = 5_000_000, 50_000_000 / 60
 MOST_REFINED = 20_000  # subproblems beyond the search's own; more means that its bounds were of another kind
 MOST_BOXES = 1 << 22
@@ -45,7 +45,7 @@ def obstacle(network: Path, prop: Path) -> str | None:
 def write(network: Path, prop: Path, folder: Path, target: Path, seconds: float) -> str:
     """Write a certificate; says what came of it."""
     cap = SMALLEST_CAP + CAP_PER_SECOND * seconds
-    deadline = time.monotonic() + max(PATIENCE, LONGEST * seconds)
+    deadline = time.process_time() + max(PATIENCE, LONGEST * seconds)
     try:
         lines = certificate(network, prop, folder, deadline)
         with gzip.GzipFile(target, "wb", mtime=0) as file:
@@ -92,7 +92,7 @@ def _next(exact: Any, rounded: float) -> bool:
 def region_lines(model: Model, region: Region, trace: dict[str, Any], deadline: float) -> Iterator[str]:
     """Claims and trees of one region."""
     for k in range(len(model.network.curves)):
-        if time.monotonic() > deadline:
+        if time.process_time() > deadline:
             raise CannotWrite("the checker's bounds took too long to follow the search")
         yield from claim_lines(model, k, trace)
     model.advance(len(model.network.nodes) - 1)

@@ -37,6 +37,7 @@ from verifolio.solve.batches import Batches, Starts
 from verifolio.solve.closest import find_closest, minimiser
 from verifolio.solve.messages import Note
 from verifolio.solve.walk import CONFIRM_SECONDS, Walk
+from verifolio.solve.working import MANY, names_in, working
 from verifolio.trust.conflict import raise_alarm
 from verifolio.trust.knowledge import Knowledge
 
@@ -304,7 +305,13 @@ class Oracle:
         self._hook.query_started(query=query)
         portfolio = self._portfolio(asking)
         walk = Walk(
-            query, portfolio, self._executor, settings, self._evidence(asking), partial(self._pass_on, query)
+            query,
+            portfolio,
+            self._executor,
+            settings,
+            self._evidence(asking),
+            partial(self._pass_on, query),
+            partial(working, self._hook),
         )
         if not self.start_counts:
             self._executor.warm(wait=True)
@@ -347,7 +354,8 @@ class Oracle:
         with self._lock:
             self._handles.add(handle)
         try:
-            return handle.result()
+            with working(self._hook, names_in(job.payload), MANY):
+                return handle.result()
         finally:
             with self._lock:
                 self._handles.discard(handle)

@@ -82,7 +82,7 @@ def one_input(
 
     from .families import make_family
     from .radius_search import SearchStatus
-    from .run import Distribution
+    from .run import Distribution, Item
 
     name = f"{networks[0].path.name}_{data.split or data.name}_{index}"
     family = make_family(setting, networks, data, index, name)
@@ -96,6 +96,9 @@ def one_input(
     keep = written.keep_queries
     task = Distribution(setting, (), oracle, ledger, keep=Path(keep) if keep else None)
     found = task.search(family)
+    task.finish(
+        Item(0, tuple(networks), networks[0].path.name, data, data.split or data.name, index), family, found
+    )
     facts = describe(family, found)
     if written.json:
         say_json(facts)

@@ -47,8 +47,9 @@ class Inputs(bundles.About, bundles.Reference, bundles.Norm, bundles.Epsilon, bu
             points = [dataset.image(i) for i in indices]
             classes = dict(zip(indices, networks[0].compute(classes_at, networks[0], points), strict=True))
             labels = {i: c for i, c in classes.items() if not self.correct or c == labels[i]}
+        place = (epsilon, self.order, low, high)
         return {
-            i: Reference(dataset.image(i), label, epsilon, self.order, low, high)
+            i: Reference(dataset.image(i), label, *place, origin=dataset.origin(i))
             for i, label in labels.items()
         }
 
