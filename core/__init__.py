@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from verifolio.model.problem import Ball, Domain, Problem
     from verifolio.model.query import Query
     from verifolio.onnx_import.network import Network, TensorSignature
+    from verifolio.plugin.account import Account, Asked, Event, Example, InputResult, Reader
     from verifolio.plugin.bounder import Bounder, Bounders
     from verifolio.plugin.choice import Choice
     from verifolio.plugin.data_source import Dataset, DataSource
@@ -70,6 +71,7 @@ _HOMES = {
     "model.problem": ("Ball", "Domain", "Problem"),
     "model.query": ("Query",),
     "onnx_import.network": ("Network", "TensorSignature"),
+    "plugin.account": ("Account", "Asked", "Event", "Example", "InputResult", "Reader"),
     "plugin.bounder": ("Bounder", "Bounders"),
     "plugin.choice": ("Choice",),
     "plugin.data_source": ("DataSource", "Dataset"),
@@ -113,7 +115,9 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Account",
     "Answer",
+    "Asked",
     "Asking",
     "AskingLike",
     "Assumptions",
@@ -138,7 +142,9 @@ __all__ = [
     "Domain",
     "End",
     "Estimator",
+    "Event",
     "Evidence",
+    "Example",
     "Executor",
     "Flag",
     "Geometry",
@@ -147,6 +153,7 @@ __all__ = [
     "Growth",
     "Handle",
     "InputError",
+    "InputResult",
     "Job",
     "Joint",
     "Limits",
@@ -169,6 +176,7 @@ __all__ = [
     "Race",
     "RadiusBounds",
     "RadiusStart",
+    "Reader",
     "Reference",
     "Regime",
     "Registry",

@@ -205,7 +205,7 @@ class Sweep:
 
     def run(self, start: Start) -> Ints:
         for n, (value, width) in start.items():
-            if value.any():
+            if value.any() or width.any():  # coefficients that round to 0 count as well
                 self.add(n, value, width, np.full(len(self.at), ROW_BITS))
         for n in range(max(start), 0, -1):
             if n in self.rows:

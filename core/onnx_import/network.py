@@ -6,7 +6,7 @@ import hashlib
 import io
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -38,11 +38,13 @@ class TensorSignature:
 class Network:
     """An ONNX file identified by its content. Cheap to pickle: only the path and the hash travel.
 
-    Whoever needs the content reads the file again, and refuses it if its hash is another one by then.
+    Whoever needs the content reads the file again, and refuses it if its hash is another one by then. `exposed` are
+    tensors inside the network that count as further outputs, because a property speaks of them.
     """
 
     path: Path
     sha256: str
+    exposed: tuple[str, ...] = ()
 
     @classmethod
     def load(cls, path: str | Path) -> Network:
@@ -72,7 +74,18 @@ class Network:
     def model(self) -> bytes:
         """The ONNX model in the file: its bytes, decompressed (to at most a gigabyte) where it ends in .gz."""
         data = self.content()
-        return _decompressed(self.path, data) if self.path.suffix == ".gz" else data
+        plain = _decompressed(self.path, data) if self.path.suffix == ".gz" else data
+        return plain + _more_outputs(self.exposed)
+
+    def exposing(self, names: tuple[str, ...]) -> Network:
+        """The same network with these tensors as further outputs."""
+        return self if names == self.exposed else replace(self, exposed=names)
+
+    def inner_name(self, name: str) -> str | None:
+        """The tensor between inputs and outputs of that name, or that the node of that name computes."""
+        from verifolio.onnx_import.reader import inner_name
+
+        return inner_name(self.exposing(()), name)
 
     @property
     def graph(self) -> Graph:
@@ -111,8 +124,15 @@ class Network:
     def replay(self, x: NDArray[Any], optimised: bool = True) -> NDArray[np.float32]:
         """ONNX Runtime, default options, on the original file: flat inputs to flat outputs.
 
-        Not `optimised`: operator by operator, as the file has them.
+        Not `optimised`: operator by operator, as the file has them. Exposed tensors come from a run that also returns
+        them, which keeps operators around them from being fused; the outputs come from the file as it is.
         """
+        if self.exposed and optimised:
+            outputs = self.exposing(()).replay(x)
+            return np.concatenate([outputs, self._run(x, optimised)[len(outputs) :]])
+        return self._run(x, optimised)
+
+    def _run(self, x: NDArray[Any], optimised: bool) -> NDArray[np.float32]:
         session, inputs, outputs = _session(self) if optimised else _plain_session(self)
         feeds, start = {}, 0
         flat = np.asarray(x).ravel()
@@ -122,6 +142,18 @@ class Network:
             start += tensor.size
         results: Sequence[Any] = session.run([t.name for t in outputs], feeds)
         return np.concatenate([np.asarray(r, np.float32).ravel() for r in results])
+
+
+def _more_outputs(names: Sequence[str]) -> bytes:
+    """To be added to a model's bytes: the encoding of a message after that of another is that of both merged."""
+    if not names:
+        return b""
+    import onnx
+
+    more = onnx.ModelProto()
+    for name in names:
+        more.graph.output.add().name = name
+    return bytes(more.SerializeToString())
 
 
 MAX_MODEL = 1 << 30

@@ -25,13 +25,7 @@ def open_session(network: Network, optimised: bool = True) -> tuple[Any, Signatu
 
 def open_traced(network: Network, names: Sequence[str]) -> Any:
     """A session, not optimised, that also returns the named tensors of the file."""
-    import onnx
-
-    more = onnx.ModelProto()
-    for name in names:
-        more.graph.output.add().name = name
-    # the encoding of a message followed by that of another one is the encoding of both merged
-    return _session(network, network.model() + more.SerializeToString(), optimised=False)
+    return _session(network, network.exposing((*network.exposed, *names)).model(), optimised=False)
 
 
 def _session(network: Network, model: bytes, optimised: bool = True) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
@@ -56,7 +56,8 @@ class Reference:
 
     `outputs` are the networks' outputs at x, concatenated, and `sizes` says how many belong to each network; a
     property that needs them computes them where they are missing (see `with_outputs`). All values are those
-    that the network reads; `geometry` says what the radius means where they are normalised data.
+    that the network reads; `geometry` says what the radius means where they are normalised data. `origin` says where
+    the input comes from (`data`, `index`, `shape` as 1x28x28), for people: it becomes a part of the query's labels.
     """
 
     x: Array
@@ -68,6 +69,7 @@ class Reference:
     outputs: Array | None = field(default=None)
     sizes: tuple[int, ...] = ()
     geometry: Geometry | None = None
+    origin: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon >= 0):
@@ -236,6 +238,7 @@ def build_query(
         )
     specification = specification_from_cases([box_case(lower, upper, disjuncts)], output_size=size)
     labels = {"property": prop.name, "epsilon": repr(reference.epsilon), "label": str(reference.label)}
+    labels |= reference.origin
     return Query(tuple(networks), specification, prop.ball(reference), len(networks) > 1, prop.name, labels)
 
 

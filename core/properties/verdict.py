@@ -12,6 +12,7 @@ from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.estimator import OracleLike
 from verifolio.plugin.property import Asking, Property, Reference, T
+from verifolio.properties.kept import keep
 from verifolio.trust import referee
 
 
@@ -139,13 +140,23 @@ def follow(asking: Asking[T], ask: Callable[[Query], Answer]) -> T:
 
 def decide(oracle: OracleLike, prop: Property, networks: Sequence[Network], reference: Reference) -> Finding:
     """Decide one property around one reference."""
-    return follow(inquire(prop, networks, reference), oracle.ask)
+    finding = follow(inquire(prop, networks, reference), oracle.ask)
+    keep(oracle, prop, networks, reference, finding)
+    return finding
 
 
 def decide_many(
     oracle: OracleLike, prop: Property, networks: Sequence[Network], references: Sequence[Reference]
 ) -> Iterator[tuple[int, Finding]]:
-    """Decide many; gives (position, finding) as they finish."""
+    """Decide many; gives (position, finding) as they finish, and keeps them where the oracle has a store."""
+    for k, finding in _decide_many(oracle, prop, networks, references):
+        keep(oracle, prop, networks, references[k], finding)
+        yield k, finding
+
+
+def _decide_many(
+    oracle: OracleLike, prop: Property, networks: Sequence[Network], references: Sequence[Reference]
+) -> Iterator[tuple[int, Finding]]:
     started = ((k, Inquiry(inquire(prop, networks, r))) for k, r in enumerate(references))
     waiting: Iterator[tuple[int, Inquiry[Finding]]] = started
     while True:

@@ -39,6 +39,7 @@ from verifolio.solve.judgement import JudgeTask, run_judge
 from verifolio.solve.messages import Note
 from verifolio.solve.walk import CONFIRM_SECONDS, Walk, end_reason
 from verifolio.solve.warm import strip
+from verifolio.solve.working import MANY, names_in, working
 from verifolio.trust.conflict import raise_alarm
 from verifolio.trust.knowledge import Knowledge
 from verifolio.trust.referee import Rejection
@@ -307,7 +308,13 @@ class Oracle:
         self._hook.query_started(query=query)
         portfolio = self._portfolio(asking)
         walk = Walk(
-            query, portfolio, self._executor, settings, self._evidence(asking), partial(self._pass_on, query)
+            query,
+            portfolio,
+            self._executor,
+            settings,
+            self._evidence(asking),
+            partial(self._pass_on, query),
+            partial(working, self._hook),
         )
         if not self.start_counts:
             self._executor.warm(wait=True)
@@ -350,7 +357,8 @@ class Oracle:
         with self._lock:
             self._handles.add(handle)
         try:
-            return handle.result()
+            with working(self._hook, names_in(job.payload), MANY):
+                return handle.result()
         finally:
             with self._lock:
                 self._handles.discard(handle)

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -26,6 +27,7 @@ from verifolio.solve.sharing import Learned
 from verifolio.solve.survey import Opinion, SurveyTask, run_survey
 from verifolio.solve.task import AttemptTask
 from verifolio.solve.warm import strip
+from verifolio.solve.working import describe
 from verifolio.trust.conflict import Claim
 from verifolio.trust.referee import in_ball
 
@@ -76,7 +78,7 @@ class Token:
 class Walk:
     """The state of one query while it is being decided. `run` blocks; `cancel` may come from any thread.
 
-    `listen(member, note)` hears what a member reported, once it has ended.
+    `listen(member, note)` hears what a member reported, once it has ended; `working` is around its work.
     """
 
     def __init__(
@@ -87,8 +89,9 @@ class Walk:
         settings: Settings,
         evidence: Evidence | None = None,
         listen: Callable[[str, Note], None] = lambda _member, _note: None,
+        working: Callable[[str, str], AbstractContextManager[None]] = lambda _member, _about: nullcontext(),
     ) -> None:
-        self.listen = listen
+        self.listen, self.working = listen, working
         self.query, self.portfolio, self.executor, self.settings = query, portfolio, executor, settings
         self.evidence = Evidence() if evidence is None else evidence
         self.attempts: list[Attempt] = []
@@ -210,7 +213,8 @@ class Walk:
             verdict = Verdict.CANCELLED if token.cancelled else Verdict.TIMEOUT
             self._note(Attempt(member.name, verdict, "cancelled" if token.cancelled else "no time left", 0.0))
             return False
-        result = self._await(self._job(member, seconds, cores or self.settings.cores), token)
+        with self.working(member.name, describe(self.query)):
+            result = self._await(self._job(member, seconds, cores or self.settings.cores), token)
         return result is not None and self._conclude(member, result)
 
     def _await(self, job: Job, token: Token) -> Result | None:

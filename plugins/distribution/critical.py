@@ -81,7 +81,7 @@ def one_input(
     from verifolio.cli.output import say, say_json
 
     from .radius_search import SearchStatus
-    from .run import Distribution, make_family
+    from .run import Distribution, Item, make_family
 
     name = f"{networks[0].path.name}_{data.split or data.name}_{index}"
     family = make_family(setting, networks, data, index, name)
@@ -97,6 +97,9 @@ def one_input(
     keep = written.keep_queries
     task = Distribution(setting, (), oracle, ledger, keep=Path(keep) if keep else None)
     found = task.search(family)
+    task.finish(
+        Item(0, tuple(networks), networks[0].path.name, data, data.split or data.name, index), family, found
+    )
     facts = describe(family, found)
     if written.json:
         say_json(facts)

@@ -30,7 +30,7 @@ from verifolio.properties.verdict import Finding, PropertyStatus
 
 from .bracket import BracketOptions
 from .family import Family, per_input
-from .ledger import DistributionLedger, Entry
+from .ledger import DistributionLedger, Entry, Sight
 from .look import look, seed_of
 from .radius_search import KNOWN, Critical, RadiusQuestion, RadiusSearch, SearchStatus, SearchStep, make_step
 from .table import Row, distinct
@@ -249,12 +249,18 @@ class Distribution:
         if predicted != family.label:
             self.ledger.finish(self.setting.run, self._entry(item, family.key), blank)
             return blank
-        found = self.search(family)
-        row = replace(
-            blank,
-            lower=found.lower,
-            upper=found.upper,
-            status=found.status,
+        return self.finish(item, family, self.search(family))
+
+    def finish(self, item: Item, family: Family, found: Critical) -> Row:
+        """Keep what a search found; gives its row."""
+        label, predicted = int(item.data.labels[item.index]), family.predict()[0]
+        row = Row(
+            *item.place,
+            label,
+            predicted,
+            found.lower,
+            found.upper,
+            found.status,
             seconds=found.seconds,
             queries=found.queries,
             cancelled=found.cancelled,
@@ -264,7 +270,8 @@ class Distribution:
             reused=found.reused,
             terminated=found.terminated,
         )
-        self.ledger.finish(self.setting.run, self._entry(item, family.key), row, found)
+        seen = sight(family, found, item.data)
+        self.ledger.finish(self.setting.run, self._entry(item, family.key), row, found, seen)
         return row
 
     def _entry(self, item: Item, question: str = "") -> Entry:
@@ -303,6 +310,14 @@ class Distribution:
             log,
             self.keep,
         )
+
+
+def sight(family: Family, found: Critical, data: Dataset) -> Sight | None:
+    """What a report shows of an input that has a counterexample."""
+    if found.witness is None:
+        return None
+    becomes = family.predict(family.to_data(found.witness))[0]
+    return Sight(np.asarray(family.x, np.float32), "x".join(map(str, data.shape)), becomes)
 
 
 def first_look(families: Sequence[Family], setting: Setting, oracle: OracleLike) -> list[SearchStep]:

@@ -49,7 +49,7 @@ class Inputs(bundles.About, bundles.Reference, bundles.Norm, bundles.Epsilon, bu
                 if self.correct and predicted != label:
                     continue
                 label = predicted
-            found[i] = Reference(x, label, epsilon, self.order, low, high)
+            found[i] = Reference(x, label, epsilon, self.order, low, high, origin=dataset.origin(i))
         return found
 
 

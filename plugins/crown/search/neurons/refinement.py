@@ -61,7 +61,7 @@ def refine_bounds(root_bounds: RootBounds, rounds: int, effort: Effort, budget: 
     def refiner(program: Program, state: State, node: int) -> None:
         nonlocal came
         if came.gained and came.in_time:
-            came = split_bounds(program, state, node, rounds, budget)
+            came = split_bounds(program, state, node, rounds, budget, root_bounds.needed.get(node))
 
     root_bounds.tighten(replace(effort, thorough=True), refiner, budget)
     return replace(came, in_time=came.in_time and not budget.expired())
@@ -69,11 +69,21 @@ def refine_bounds(root_bounds: RootBounds, rounds: int, effort: Effort, budget: 
 
 @torch.no_grad()
 def split_bounds(
-    program: Program, state: State, node: int, rounds: int, budget: Budget, leaves: ClaimLeaves | None = None
+    program: Program,
+    state: State,
+    node: int,
+    rounds: int,
+    budget: Budget,
+    needed: Tensor | None = None,
+    leaves: ClaimLeaves | None = None,
 ) -> Refinement:
-    """Improve the interval of `node`, whose readers are ReLUs, where it holds zero; `leaves` gets what proves it."""
+    """Improve the interval of `node`, whose readers are ReLUs, where it holds zero.
+
+    `needed`: of these neurons; `leaves` gets what proves it.
+    """
     low, high = (end[0].double() for end in state.interval[node])
     height = torch.where((low < 0) & (high > 0), -low * high / (high - low), 0.0)
+    height = height if needed is None else height * needed
     wanted = height.argsort(descending=True)[: int((height > 0).sum())]
     came = Refinement()
     for neurons in wanted.split(NEURONS) if len(wanted) else ():

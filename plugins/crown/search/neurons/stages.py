@@ -103,7 +103,7 @@ class StagedSearch:
             nonlocal came
             state = State(found.region, outward(known, found.space))
             if came.gained and came.in_time and not budget.expired():
-                came = split_bounds(found.program, state, node, rounds, budget, leaves)
+                came = split_bounds(found.program, state, node, rounds, budget, leaves=leaves)
             low, high = state.interval[node]
             return low.double(), high.double()
 
