@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from verifolio.model.answer import Answer, Attempt, Closest, Flag, Outcome, Verdict, Witness
     from verifolio.model.problem import Ball, Domain, Problem
     from verifolio.model.query import Query
-    from verifolio.onnx_import.network import Network, TensorSignature
+    from verifolio.onnx_import.network import Compute, Network, TensorSignature
+    from verifolio.plugin.account import Account, Asked, Event, Example, InputResult, Reader
     from verifolio.plugin.bounder import Bounder, Bounders
     from verifolio.plugin.choice import Choice
     from verifolio.plugin.data_source import Dataset, DataSource
@@ -39,11 +40,12 @@ if TYPE_CHECKING:
     from verifolio.plugin.executor import Executor, Handle
     from verifolio.plugin.hookspecs import hookimpl
     from verifolio.plugin.manager import Plugins, current_plugins
+    from verifolio.plugin.options import NoOptions
     from verifolio.plugin.property import Geometry, Growth, Points, Property, Reference
     from verifolio.plugin.regime import BatchBall, Regime
     from verifolio.plugin.registry import Registry
     from verifolio.plugin.section import Content, Material, Section, Table
-    from verifolio.plugin.verifier import Context, NoOptions, Verifier
+    from verifolio.plugin.verifier import Context, Verifier
     from verifolio.portfolio.chooser import Chooser, default_portfolio
     from verifolio.portfolio.file import parse_portfolio, read_portfolio
     from verifolio.portfolio.tree import Member, Portfolio, Race, Series, single_verifier
@@ -69,7 +71,8 @@ _HOMES = {
     "model.answer": ("Answer", "Attempt", "Closest", "Flag", "Outcome", "Verdict", "Witness"),
     "model.problem": ("Ball", "Domain", "Problem"),
     "model.query": ("Query",),
-    "onnx_import.network": ("Network", "TensorSignature"),
+    "onnx_import.network": ("Compute", "Network", "TensorSignature"),
+    "plugin.account": ("Account", "Asked", "Event", "Example", "InputResult", "Reader"),
     "plugin.bounder": ("Bounder", "Bounders"),
     "plugin.choice": ("Choice",),
     "plugin.data_source": ("DataSource", "Dataset"),
@@ -78,11 +81,12 @@ _HOMES = {
     "plugin.executor": ("Executor", "Handle"),
     "plugin.hookspecs": ("hookimpl",),
     "plugin.manager": ("Plugins", "current_plugins"),
+    "plugin.options": ("NoOptions",),
     "plugin.property": ("Geometry", "Growth", "Points", "Property", "Reference"),
     "plugin.regime": ("BatchBall", "Regime"),
     "plugin.registry": ("Registry",),
     "plugin.section": ("Content", "Material", "Section", "Table"),
-    "plugin.verifier": ("Context", "NoOptions", "Verifier"),
+    "plugin.verifier": ("Context", "Verifier"),
     "portfolio.chooser": ("Chooser", "default_portfolio"),
     "portfolio.file": ("parse_portfolio", "read_portfolio"),
     "portfolio.tree": ("Member", "Portfolio", "Race", "Series", "single_verifier"),
@@ -113,7 +117,9 @@ def __dir__() -> list[str]:
 
 
 __all__ = [
+    "Account",
     "Answer",
+    "Asked",
     "Asking",
     "AskingLike",
     "Assumptions",
@@ -131,6 +137,7 @@ __all__ = [
     "Chooser",
     "Claim",
     "Closest",
+    "Compute",
     "Content",
     "Context",
     "DataSource",
@@ -138,7 +145,9 @@ __all__ = [
     "Domain",
     "End",
     "Estimator",
+    "Event",
     "Evidence",
+    "Example",
     "Executor",
     "Flag",
     "Geometry",
@@ -147,6 +156,7 @@ __all__ = [
     "Growth",
     "Handle",
     "InputError",
+    "InputResult",
     "Job",
     "Joint",
     "Limits",
@@ -169,6 +179,7 @@ __all__ = [
     "Race",
     "RadiusBounds",
     "RadiusStart",
+    "Reader",
     "Reference",
     "Regime",
     "Registry",

@@ -71,6 +71,16 @@ class Dataset:
         """One input, flat, as float64; converts nothing else."""
         return np.asarray(self.raw[index], np.float64) / self.scale
 
+    def origin(self, index: int) -> dict[str, str]:
+        """Where an input comes from, for people: what a `Reference` says about itself."""
+        name = f"{self.name}:{self.split}" if self.split else self.name
+        return {
+            "data": name,
+            "index": str(index),
+            "shape": "x".join(map(str, self.shape)),
+            "sha256": self.sha256,
+        }
+
     def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Dataset:
         """The inputs at these positions, in this order."""
         index = np.asarray(indices, np.int64)

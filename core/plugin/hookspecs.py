@@ -11,6 +11,7 @@ if TYPE_CHECKING:
 
     from verifolio.model.answer import Answer
     from verifolio.model.query import Query
+    from verifolio.plugin.account import Reader
     from verifolio.plugin.bounder import Bounder
     from verifolio.plugin.data_source import DataSource
     from verifolio.plugin.estimator import Estimator
@@ -67,6 +68,11 @@ def register_sections(registry: Registry[Section]) -> None:
 
 
 @hookspec
+def register_readers(registry: Registry[Reader]) -> None:
+    """Add readers, which tell `report`, `watch` and `show` what a store says about runs of their kind."""
+
+
+@hookspec
 def register_choosers(registry: Registry[Any]) -> None:
     """Add choosers (`verifolio.Chooser`), which pick a portfolio for each query, found by `--portfolio NAME`."""
 
@@ -84,6 +90,16 @@ def register_commands(app: typer.Typer) -> None:
 @hookspec
 def query_started(query: Query) -> None:
     """A query is about to be decided."""
+
+
+@hookspec
+def work_started(number: int, verifier: str, about: str) -> None:
+    """A verifier begins to work, on one query or on many at once; `number` is this piece of work."""
+
+
+@hookspec
+def work_ended(number: int) -> None:
+    """The piece of work of that number has ended."""
 
 
 @hookspec

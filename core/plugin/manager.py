@@ -25,6 +25,7 @@ from verifolio.plugin import hookspecs
 from verifolio.plugin.registry import Registry
 
 if TYPE_CHECKING:
+    from verifolio.plugin.account import Reader
     from verifolio.plugin.bounder import Bounder, Bounders
     from verifolio.plugin.data_source import DataSource
     from verifolio.plugin.estimator import Estimator
@@ -37,9 +38,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 KINDS = (
     *("verifiers", "bounders", "properties", "estimators", "executors", "datasets"),
-    *("choosers", "regimes", "sections"),
+    *("choosers", "regimes", "sections", "readers"),
 )
-DRIVER_ONLY = ("register_commands",)  # the only hook of that kind whose work no worker needs
+DRIVER_ONLY = ("register_commands", "register_readers")  # whose work no worker needs
 SETS = 8  # that a worker keeps; a session has one or two
 
 
@@ -113,6 +114,10 @@ class Plugins:
     @cached_property
     def sections(self) -> Registry[Section]:
         return self._filled("section", "register_sections")
+
+    @cached_property
+    def readers(self) -> Registry[Reader]:
+        return self._filled("reader", "register_readers")
 
     @cached_property
     def choosers(self) -> Registry[Any]:
