@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from verifolio.data import load_data
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
+from verifolio.plugins.distribution.families import make_family
 from verifolio.plugins.distribution.ledger import DistributionLedger
 from verifolio.plugins.distribution.progress import Reporter
-from verifolio.plugins.distribution.run import Distribution, Setting, make_family, make_items
+from verifolio.plugins.distribution.run import Distribution, Setting, make_items
 from verifolio.plugins.distribution.summary import mean
 from verifolio.plugins.distribution.table import Row, write_csv, write_lines
 from verifolio.portfolio.tree import single_verifier

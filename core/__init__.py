@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from verifolio.model.answer import Answer, Attempt, Closest, Flag, Outcome, Verdict, Witness
     from verifolio.model.problem import Ball, Domain, Problem
     from verifolio.model.query import Query
-    from verifolio.onnx_import.network import Network, TensorSignature
+    from verifolio.onnx_import.network import Compute, Network, TensorSignature
     from verifolio.plugin.account import Account, Asked, Event, Example, InputResult, Reader
     from verifolio.plugin.bounder import Bounder, Bounders
     from verifolio.plugin.choice import Choice
@@ -43,11 +43,12 @@ if TYPE_CHECKING:
     from verifolio.plugin.exporter import Export, Exporter
     from verifolio.plugin.hookspecs import hookimpl
     from verifolio.plugin.manager import Plugins, current_plugins
+    from verifolio.plugin.options import NoOptions
     from verifolio.plugin.property import Geometry, Growth, Points, Property, Reference
     from verifolio.plugin.regime import BatchBall, Regime
     from verifolio.plugin.registry import Registry
     from verifolio.plugin.section import Content, Material, Section, Table
-    from verifolio.plugin.verifier import Context, NoOptions, Verifier
+    from verifolio.plugin.verifier import Context, Verifier
     from verifolio.portfolio.chooser import Chooser, default_portfolio
     from verifolio.portfolio.file import parse_portfolio, read_portfolio
     from verifolio.portfolio.tree import Member, Portfolio, Race, Series, single_verifier
@@ -82,7 +83,7 @@ _HOMES = {
     "model.answer": ("Answer", "Attempt", "Closest", "Flag", "Outcome", "Verdict", "Witness"),
     "model.problem": ("Ball", "Domain", "Problem"),
     "model.query": ("Query",),
-    "onnx_import.network": ("Network", "TensorSignature"),
+    "onnx_import.network": ("Compute", "Network", "TensorSignature"),
     "plugin.account": ("Account", "Asked", "Event", "Example", "InputResult", "Reader"),
     "plugin.bounder": ("Bounder", "Bounders"),
     "plugin.choice": ("Choice",),
@@ -92,11 +93,12 @@ _HOMES = {
     "plugin.executor": ("Executor", "Handle"),
     "plugin.hookspecs": ("hookimpl",),
     "plugin.manager": ("Plugins", "current_plugins"),
+    "plugin.options": ("NoOptions",),
     "plugin.property": ("Geometry", "Growth", "Points", "Property", "Reference"),
     "plugin.regime": ("BatchBall", "Regime"),
     "plugin.registry": ("Registry",),
     "plugin.section": ("Content", "Material", "Section", "Table"),
-    "plugin.verifier": ("Context", "NoOptions", "Verifier"),
+    "plugin.verifier": ("Context", "Verifier"),
     "portfolio.chooser": ("Chooser", "default_portfolio"),
     "portfolio.file": ("parse_portfolio", "read_portfolio"),
     "portfolio.tree": ("Member", "Portfolio", "Race", "Series", "single_verifier"),
@@ -149,6 +151,7 @@ __all__ = [
     "Claim",
     "Closest",
     "Comparison",
+    "Compute",
     "Content",
     "Context",
     "Counterexample",

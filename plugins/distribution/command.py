@@ -169,14 +169,15 @@ def check_first(setting: Setting, items: Any, oracle: Oracle) -> None:
     """Bad input shows before hours of work: the first input of every network and data set, all their values."""
     from verifolio.data import check_range
 
-    from .run import make_family
+    from .families import make_family
 
     seen: set[tuple[str, str]] = set()
     for item in items:
         check_range(item.data, [item.index], setting.low, setting.high)
         if (item.name, item.split) not in seen:
             seen.add((item.name, item.split))
-            family = make_family(setting, item.networks, item.data, item.index, "")
+            networks = [n.computed_by(oracle.compute) for n in item.networks]
+            family = make_family(setting, networks, item.data, item.index, "")
             setting.estimator.check(family, oracle.batch_portfolio)
 
 
