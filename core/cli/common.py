@@ -11,7 +11,11 @@ from typing import TYPE_CHECKING
 from verifolio.cli.bundles import Choice, Running
 from verifolio.cli.codes import DONE, UNDECIDED, UNEXPECTED
 from verifolio.plugin.hookspecs import hookimpl
+<<<<<<< HEAD
 from verifolio.run.memory import default_memory
+=======
+from verifolio.storage.invocation import INVOKED
+>>>>>>> main
 
 if TYPE_CHECKING:
     from verifolio.model.answer import Answer, Verdict
@@ -49,6 +53,11 @@ def open_oracle(
 
     plugins = current_plugins().plus(Listener(verbose))
     with ExitStack() as stack:
+        invocation = INVOKED.get()
+        if running.store and invocation is not None:
+            from verifolio.storage.runs import Recorder
+
+            plugins = plugins.plus(stack.enter_context(Recorder(running.store, invocation)))
         place = stack.enter_context(plugins.make_executor(running.place, LANES * lanes, running.device))
         share = place.share(lanes, running.cores)
         place.warm()

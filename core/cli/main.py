@@ -12,6 +12,7 @@ from verifolio.cli.clock import begin, process_start
 from verifolio.cli.codes import ALARM, BAD_INPUT, BUG, CLOSED, DONE, INTERRUPTED
 from verifolio.cli.keeper import keep
 from verifolio.cli.output import complain
+from verifolio.storage.invocation import ARGUMENTS
 
 DEBUG_VARIABLE = "VERIFOLIO_DEBUG"
 
@@ -38,6 +39,7 @@ def _too_late(words: dict[str, Any]) -> str:
 def run(arguments: list[str], started: float | None = None) -> int:
     """Run one command, whose time counts from `started` or from now; gives the exit code."""
     begin(started)
+    ARGUMENTS.set(tuple(arguments))
     code = _run(arguments)
     if code == INTERRUPTED:
         complain("interrupted")

@@ -25,7 +25,9 @@ from verifolio.plugin.options import described
 if TYPE_CHECKING:
     from verifolio.model.answer import Answer
     from verifolio.model.query import Query
+    from verifolio.vnnlib import Specification
 
+SHOWN_WARNINGS = 3  # about one property: files repeat the same slip on every line
 Files = Annotated[
     list[str], typer.Argument(metavar="NETWORK... PROPERTY", help="ONNX files, then a VNN-LIB file.")
 ]
@@ -172,7 +174,19 @@ def load_query(files: list[str]) -> Query:
 
     if len(files) < 2:
         raise InputError("command line", "at least one network and a property", f"{len(files)} file(s)")
-    return Query.from_files(files[:-1], files[-1])
+    query = Query.from_files(files[:-1], files[-1])
+    show_warnings(query.specification)
+    return query
+
+
+def show_warnings(specification: Specification) -> None:
+    """What was read although the standard does not allow it, on standard error."""
+    from verifolio.cli.output import complain
+
+    for text in specification.warnings[:SHOWN_WARNINGS]:
+        complain(f"warning: {text}")
+    if len(specification.warnings) > SHOWN_WARNINGS:
+        complain(f"warning: {len(specification.warnings) - SHOWN_WARNINGS} more like this")
 
 
 def finish(

@@ -132,7 +132,8 @@ def gap(case: Case, witness: Witness) -> float:
 def key_of(query: Query, case: Case) -> Key:
     """The networks and the output condition, in the numbers as written; needs no graph."""
     networks = "+".join(n.sha256 for n in query.networks) + ("=" if query.shared_input else "")
-    return networks, condition_key(case.disjuncts)
+    columns = repr((query.specification.monomials, [n.exposed for n in query.networks]))
+    return networks + columns, condition_key(case.disjuncts)
 
 
 def contains(region: Region, witness: Witness) -> bool:

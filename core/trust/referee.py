@@ -131,7 +131,7 @@ def confirm(query: Query, witness: Witness) -> Witness:
     from verifolio.graph import exact
     from verifolio.graph.enclosure import enclose
 
-    if query.graph.steps:
+    if query.graph.steps or any(n.exposed for n in query.networks):
         witness = _unfused(query, witness)
     x = witness.x.astype(np.float64)
     check = query.specification.check(witness.x, witness.y, ulp=True)

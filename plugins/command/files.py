@@ -23,6 +23,8 @@ def write_files(problem: Problem, query: Query | None, folder: Path) -> tuple[Pa
     """The network and the property in a folder; what was asked is passed on untouched where possible."""
     onnx, vnnlib = folder / "network.onnx", folder / "property.vnnlib"
     native = query is not None and len(query.networks) == 1 and query.graph.sha256 == problem.graph.sha256
+    if query is not None and query.specification.monomials:
+        native = False  # the property's products are outputs of the problem's graph, not of the file
     if query is not None and native:
         onnx.write_bytes(query.networks[0].model())
     else:

@@ -152,5 +152,6 @@ def test_what_no_perturbed_pixel_reaches_needs_no_pass(monkeypatch: pytest.Monke
     assert 0 < sum(bounded) < sum(program.sizes[i] for i in program.before) / 10
     bounded.clear()
     state = intermediate_bounds(program, still)
-    assert sum(bounded) <= 8, "only values that lie within rounding of a breakpoint"
+    some = sum(program.sizes[i] for i in program.before) / 50
+    assert sum(bounded) < some, "only values that lie within rounding of a breakpoint"
     assert all(bool((high >= low).all()) for low, high in state.interval.values())
