@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from verifolio.attack.targets import Targets
+from verifolio.attacks.targets import Targets
 
 # alternating projections come closer geometrically; what is outside after eight is scaled into the ball
 ROUNDS = 8
