@@ -11,11 +11,8 @@ from typing import TYPE_CHECKING
 from verifolio.cli.bundles import Choice, Running
 from verifolio.cli.codes import DONE, UNDECIDED, UNEXPECTED
 from verifolio.plugin.hookspecs import hookimpl
-<<<<<<< HEAD
 from verifolio.run.memory import default_memory
-=======
 from verifolio.storage.invocation import INVOKED
->>>>>>> main
 
 if TYPE_CHECKING:
     from verifolio.model.answer import Answer, Verdict
