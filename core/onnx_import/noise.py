@@ -109,7 +109,7 @@ def evaluate(graph: Graph, points: Array) -> Values:
     module = GraphModule(graph, torch.float64)
     values: list[Tensor] = [torch.from_numpy(np.tile(points, (2, 1)))]
     with one_thread(), torch.no_grad():
-        for node, step in list(zip(graph.nodes, module.steps, strict=True))[1:]:
+        for node, step in list(zip(graph.nodes, module.layers, strict=True))[1:]:
             inputs = [values[p] for p in node.parents]
             if isinstance(node.op, Affine | Sum):
                 inputs = [noise.shake(t, count) for t in inputs]

@@ -16,7 +16,7 @@ import numpy as np
 from verifolio.errors import InputError
 from verifolio.run.budget import Budget
 from verifolio.testing.operators import LAYERS
-from verifolio.testing.recipe import TURNS, Recipe, Step, Style, random_recipe, smaller
+from verifolio.testing.recipe import TURNS, Recipe, RecipeStep, Style, random_recipe, smaller
 
 from .campaign import SHRINK_SECONDS, Summary
 from .challenge import Challenge, Layout, make_challenge, random_layout, simpler
@@ -198,7 +198,7 @@ def _described(challenge: Challenge, k: int) -> dict[str, Any]:
 def again(folder: Path, asked: AskedMembers) -> list[Finding]:
     """Examine a written finding once more; empty if it is mended."""
     record = json.loads((folder / "finding.json").read_text())
-    steps = tuple(Step(**step) for step in record["recipe"].pop("steps"))
+    steps = tuple(RecipeStep(**step) for step in record["recipe"].pop("steps"))
     finding = Finding(**record["finding"])
     few = only(asked, finding)
     return look(Recipe(**record["recipe"], steps=steps), Layout(**record["layout"]), few)

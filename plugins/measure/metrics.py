@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,9 @@ from verifolio.plugin.property import Points, Property, Reference
 from verifolio.properties.verdict import Finding, PropertyStatus, decide_many
 
 from .sample import Method, draw, share_interval
+
+if TYPE_CHECKING:
+    from verifolio.graph.module import GraphModule
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int, str], None]
@@ -125,16 +130,12 @@ def accuracy(
     progress: Progress,
 ) -> list[Item]:
     """Constraint accuracy: how many of many uniform samples around each input pass?"""
-    import torch
-
-    modules = [n.module(torch.float64) for n in networks]  # as the outputs at the input itself are
     found = []
     for done, (item, reference) in enumerate(zip(items, references, strict=True), 1):
         prop.query(networks, reference)  # says what does not fit: labels, positions, numbers of outputs
         rng = np.random.default_rng((sampling.seed, item.index))
         x = draw(prop, reference, sampling.samples, rng).astype(np.float32)
-        with torch.no_grad():
-            y = torch.cat([m(torch.from_numpy(x).double()) for m in modules], dim=1).numpy()
+        y = networks[0].compute(sampled_outputs, tuple(networks), x)
         known = reference.with_outputs(networks)
         # the sums of a batch may be rounded in another order, and equal inputs have equal outputs
         y[(x == known.x.ravel()).all(axis=1)] = known.outputs
@@ -142,6 +143,21 @@ def accuracy(
         found.append(replace(item, passed=passed, samples=sampling.samples))
         progress(done, len(items), "cacc")
     return found
+
+
+def sampled_outputs(networks: Sequence[Network], x: NDArray[np.float32]) -> Array:
+    """The outputs of all networks at many points, in double precision as those at the input itself."""
+    import torch
+
+    with torch.no_grad():
+        return torch.cat([_module(n)(torch.from_numpy(x).double()) for n in networks], dim=1).numpy()
+
+
+@lru_cache(maxsize=4)  # a worker is asked for the same few networks again and again
+def _module(network: Network) -> GraphModule:
+    import torch
+
+    return network.module(torch.float64)
 
 
 def summarise(row: Row, sampling: Sampling) -> dict[str, object]:

@@ -26,10 +26,14 @@ from verifolio.plugins.fuzz.wrong_claims import AskedMembers, Member, variants, 
 from verifolio.run.budget import Budget
 from verifolio.testing.attained import row_value
 from verifolio.testing.operators import LAYERS
-from verifolio.testing.recipe import Recipe, Step, random_recipe
+from verifolio.testing.recipe import Recipe, RecipeStep, random_recipe
 from verifolio.testing.trial import attempt
 
-WIDE = Recipe(4, 2, (Step("dense", 1, 20), Step("Relu", 2), Step("dense", 3, 10), Step("Relu", 4)))
+WIDE = Recipe(
+    4,
+    2,
+    (RecipeStep("dense", 1, 20), RecipeStep("Relu", 2), RecipeStep("dense", 3, 10), RecipeStep("Relu", 4)),
+)
 
 
 class Prover(Verifier):
