@@ -168,7 +168,7 @@ def write_tables(out: Path, found: Sequence[Comparison], wrong: Sequence[tuple[R
 
 def challenge(rows: Sequence[Row], given: argparse.Namespace) -> int:
     """How many proved radii another attack refutes; there should be none."""
-    from verifolio.attack import AttackSettings, attack_many
+    from verifolio.attacks import AttackSettings, attack_many
     from verifolio.model.answer import Witness
     from verifolio.run.budget import Budget
     from verifolio.trust.referee import replay

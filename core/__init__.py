@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     __version__: str
 
+    from verifolio.api.ask import AskOptions, attack, compare, robustness, verify
+    from verifolio.api.models import ExportedModel, export
     from verifolio.errors import (
         InputError,
         SoundnessAlarm,
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from verifolio.plugin.estimator import AskingLike, Claim, Estimator, OracleLike
     from verifolio.plugin.evidence import Assumptions, Bounds, Evidence, Margins
     from verifolio.plugin.executor import Executor, Handle
+    from verifolio.plugin.exporter import Export, Exporter
     from verifolio.plugin.hookspecs import hookimpl
     from verifolio.plugin.manager import Plugins, current_plugins
     from verifolio.plugin.options import NoOptions
@@ -49,6 +52,9 @@ if TYPE_CHECKING:
     from verifolio.portfolio.chooser import Chooser, default_portfolio
     from verifolio.portfolio.file import parse_portfolio, read_portfolio
     from verifolio.portfolio.tree import Member, Portfolio, Race, Series, single_verifier
+    from verifolio.results.comparison import Comparison
+    from verifolio.results.counterexample import Counterexample
+    from verifolio.results.robustness import InputVerdict, Robustness
     from verifolio.run.budget import Budget
     from verifolio.run.job import End, Job, Limits, Link, Result
     from verifolio.run.settings import Settings
@@ -60,6 +66,12 @@ if TYPE_CHECKING:
 
 # Where each public name lives; modules are imported on first use, so that `import verifolio` is cheap.
 _HOMES = {
+    "api.ask": ("AskOptions", "attack", "compare", "robustness", "verify"),
+    "api.models": ("ExportedModel", "export"),
+    "plugin.exporter": ("Export", "Exporter"),
+    "results.comparison": ("Comparison",),
+    "results.counterexample": ("Counterexample",),
+    "results.robustness": ("InputVerdict", "Robustness"),
     "model.neighbourhood": ("Neighbourhood",),
     "model.joint": ("Joint",),
     "plugin.batch": ("BatchContext", "Spot"),
@@ -119,6 +131,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "Account",
     "Answer",
+    "AskOptions",
     "Asked",
     "Asking",
     "AskingLike",
@@ -137,9 +150,11 @@ __all__ = [
     "Chooser",
     "Claim",
     "Closest",
+    "Comparison",
     "Compute",
     "Content",
     "Context",
+    "Counterexample",
     "DataSource",
     "Dataset",
     "Domain",
@@ -149,6 +164,9 @@ __all__ = [
     "Evidence",
     "Example",
     "Executor",
+    "Export",
+    "ExportedModel",
+    "Exporter",
     "Flag",
     "Geometry",
     "Graph",
@@ -157,6 +175,7 @@ __all__ = [
     "Handle",
     "InputError",
     "InputResult",
+    "InputVerdict",
     "Job",
     "Joint",
     "Limits",
@@ -185,6 +204,7 @@ __all__ = [
     "Registry",
     "Rejection",
     "Result",
+    "Robustness",
     "Section",
     "Series",
     "Settings",
@@ -201,11 +221,16 @@ __all__ = [
     "Verifier",
     "VerifolioError",
     "Witness",
+    "attack",
+    "compare",
     "current_plugins",
     "default_portfolio",
+    "export",
     "hookimpl",
     "judge_counterexample",
     "parse_portfolio",
     "read_portfolio",
+    "robustness",
     "single_verifier",
+    "verify",
 ]

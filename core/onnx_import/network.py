@@ -65,7 +65,7 @@ class Network:
         path = Path(path).resolve()
         if not path.is_file():
             raise InputError(str(path), "an ONNX file", "no such file", "check the path")
-        return cls(path, hashlib.sha256(path.read_bytes()).hexdigest())
+        return cls(path, hashlib.sha256(_whole(path)).hexdigest())
 
     def computed_by(self, compute: Compute) -> Network:
         """The same network, whose values somebody else computes: an oracle's workers (`oracle.compute`)."""
@@ -78,9 +78,9 @@ class Network:
         )
 
     def content(self) -> bytes:
-        """The bytes of the file, which are those that were hashed."""
+        """The bytes of the file, which are those that were hashed; weights in other files are part of them."""
         try:
-            data = self.path.read_bytes()
+            data = _whole(self.path)
         except OSError as error:
             got = error.strerror or type(error).__name__
             raise InputError(str(self.path), "a readable file", got, "check the path") from None
@@ -180,6 +180,13 @@ def _more_outputs(names: Sequence[str]) -> bytes:
 
 
 MAX_MODEL = 1 << 30
+
+
+def _whole(path: Path) -> bytes:
+    """A file's bytes, with the weights that it has in other files."""
+    from verifolio.onnx_import.external import with_external_data
+
+    return with_external_data(path, path.read_bytes())
 
 
 def _decompressed(path: Path, packed: bytes) -> bytes:

@@ -52,7 +52,7 @@ def audited(claim: Outcome, unsat: Trust, problem: Problem, context: Context, se
 
 
 def _refute(problem: Problem, context: Context, seconds: float) -> Array | None:
-    from verifolio.attack import attack_many
+    from verifolio.attacks import attack_many
 
     results = attack_many(
         [problem],

@@ -42,13 +42,13 @@ class DefaultGroup(TyperGroup):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs(bundles.About, bundles.Reference, bundles.Norm, bundles.Epsilon, bundles.Data):
+class Inputs(
+    bundles.Normalisation, bundles.About, bundles.Reference, bundles.Norm, bundles.Epsilon, bundles.Data
+):
     """Around which inputs; the radii, if any are given, are the grid, or the limit of a search without one."""
 
     panel: ClassVar[str] = INPUTS
     epsilon: str = with_default(bundles.Epsilon, "epsilon", default="")
-    mean: str = described("", "What the network expects subtracted, per channel.", metavar="NUMBERS")
-    std: str = described("", "What the network expects divided by, per channel.", metavar="NUMBERS")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,9 +22,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional
 
-from verifolio.attack import AttackSettings, attack_many, unattackable
-from verifolio.attack.project import project, steepest
-from verifolio.attack.targets import Targets
+from verifolio.attacks import AttackSettings, attack_many, unattackable
+from verifolio.attacks.project import project, steepest
+from verifolio.attacks.targets import Targets
 from verifolio.graph import Graph
 from verifolio.graph.module import GraphModule
 from verifolio.model.answer import Outcome

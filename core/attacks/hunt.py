@@ -10,9 +10,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from verifolio.attack.descend import Watch
-from verifolio.attack.project import inside
-from verifolio.attack.targets import Targets
+from verifolio.attacks.descend import Watch
+from verifolio.attacks.project import inside
+from verifolio.attacks.targets import Targets
 from verifolio.graph import Graph
 from verifolio.graph.module import GraphModule
 from verifolio.run.budget import Budget

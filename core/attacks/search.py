@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from verifolio.attack.cost import Cost, cost_of
-from verifolio.attack.descend import Mode, Schedule, descend, diversify, outputs
-from verifolio.attack.hunt import Check, Hunt
-from verifolio.attack.polish import polish
-from verifolio.attack.project import project
-from verifolio.attack.sample import corners, draw, evolve
-from verifolio.attack.targets import MAX_INPUT_ENTRIES, Targets, input_entries, make_targets
+from verifolio.attacks.cost import Cost, cost_of
+from verifolio.attacks.descend import Mode, Schedule, descend, diversify, outputs
+from verifolio.attacks.hunt import Check, Hunt
+from verifolio.attacks.polish import polish
+from verifolio.attacks.project import project
+from verifolio.attacks.sample import corners, draw, evolve
+from verifolio.attacks.targets import MAX_INPUT_ENTRIES, Targets, input_entries, make_targets
 from verifolio.model.problem import Problem, finite
 from verifolio.run.budget import Budget
 from verifolio.run.threads import one_thread

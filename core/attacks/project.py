@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from verifolio.attack.targets import Targets
+from verifolio.attacks.targets import Targets
 
 ROUNDS = 8
 INSIDE = 1 - 1e-6  # so that float32 rounding leaves a point inside its ball

@@ -7,8 +7,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from verifolio.attack.descend import outputs
-from verifolio.attack.targets import Targets
+from verifolio.attacks.descend import outputs
+from verifolio.attacks.targets import Targets
 
 Array = NDArray[np.float64]
 STEPS = 12
