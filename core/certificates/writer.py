@@ -115,7 +115,7 @@ def claim_lines(model: Model, k: int, trace: dict[str, Any], deadline: float) ->
     model.advance(z)
     if "claim_ends" not in trace or not same_neurons(model, trace):
         return
-    wanted = [*flat_claims(model, k, trace).items(), *deep_claims(model, k, trace)]
+    wanted = list((flat_claims(model, k, trace) | dict(deep_claims(model, k, trace))).items())
     for first in range(0, len(wanted), TOGETHER):
         if time.process_time() > deadline:
             raise CannotWrite("the checker's bounds took too long to follow the search")
