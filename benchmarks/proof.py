@@ -1,11 +1,11 @@
 """Both checkers of certificates on the same files: the one in Python and the one that is proved in Coq.
 
-    python benchmarks/proof.py INSTANCES.csv --out proof.csv [--category acasxu mnist_fc] [--timeout 60] [--changes 20]
+    python benchmarks/proof.py INSTANCES.csv --out proof.csv [--category acasxu] [--timeout 60] [--changes 20]
 
-Needs `make proof`. INSTANCES has the columns id, category, onnx, vnnlib and expected, with paths relative to it; those
-expected to be unsat are verified with a certificate, which both check. `--changes` more are made of each by changing a
-character, and both checkers have to agree on those as well. Rows that are there are not run again. Seconds are those
-of the processor. Exit code 4 if the checkers disagree anywhere.
+Needs `make proof`. INSTANCES has the columns id, category, onnx, vnnlib and expected, with paths relative to it;
+those expected to be unsat are verified with a certificate, which both check. `--changes` more are made of each by
+changing a character, and both checkers have to agree on those as well. Rows that are there are not run again. Seconds
+are those of the processor. Exit code 4 if the checkers disagree anywhere.
 """
 
 from __future__ import annotations
@@ -169,7 +169,8 @@ def report(rows: list[dict[str, str]], category: str) -> None:
     both = [r for r in written if r["python"] == r["proved"] == "valid"]
     slowest = max((float(r["proved_seconds"]) for r in both), default=0.0)
     print(
-        f"{category}: {len(rows)} instances, {len(written)} certificates, {len(both)} valid by both, slowest {slowest:.0f} s; "
+        f"{category}: {len(rows)} instances, {len(written)} certificates, {len(both)} valid by both, "
+        f"slowest {slowest:.0f} s; "
         f"{sum(int(r['changed']) for r in rows)} changed ones, {sum(int(r['differ']) for r in rows)} differences"
     )
 
