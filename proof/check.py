@@ -46,7 +46,8 @@ def main() -> None:
     program = Path(sys.argv[4]) if len(sys.argv) == 5 else PROGRAM
     if not program.is_file():
         sys.exit(f"{program}: expected the proved checker, got no file; `make proof` builds it")
-    code, line = run(*(Path(a) for a in sys.argv[1:4]), program)
+    net, prop, certificate = (Path(a) for a in sys.argv[1:4])
+    code, line = run(net, prop, certificate, program)
     sys.stdout.write(line + "\n")
     sys.exit(code)
 
