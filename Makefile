@@ -10,7 +10,7 @@ PYTEST_FLAGS ?=
 VENV := .venv
 RUN := $(VENV)/bin
 # The environment is rebuilt whenever what it was made from has changed, or when the folder has moved.
-KEY := $(shell { cat pyproject.toml constraints.txt plugins/crown/kernel/_boxes.c; pwd; $(PYTHON) --version; } | cksum | tr ' ' '-')
+KEY := $(shell { cat pyproject.toml constraints.txt plugins/crown/kernel/*.[ch]; pwd; $(PYTHON) --version; } | cksum | tr ' ' '-')
 READY := $(VENV)/ready-$(KEY)
 DOCS_READY := $(VENV)/docs-$(KEY)
 TYPES := build/types
@@ -78,5 +78,5 @@ demo: $(READY)
 
 clean:
 	rm -rf $(VENV) build out .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
-	rm -f plugins/crown/kernel/_boxes.*.so
+	rm -f plugins/crown/kernel/_*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -13,11 +13,16 @@ from verifolio.graph import Graph, Product, Relu
 from verifolio.model.problem import Problem
 from verifolio.plugin.evidence import Bounds
 from verifolio.plugins.crown.kernel.blocks import is_square, make_blocks, make_kernel
+from verifolio.plugins.crown.kernel.quadratics import MAX_CONJUNCTION, make_quadratics, quadratic
 
 try:  # compiled where a C compiler was at hand when the package was built
     from verifolio.plugins.crown.kernel import _boxes as _boxes
 except ImportError:
     _boxes = None  # type: ignore[assignment]
+try:
+    from verifolio.plugins.crown.kernel import _quadratics as _quadratics
+except ImportError:
+    _quadratics = None  # type: ignore[assignment]
 
 Array = NDArray[np.float64]
 # Choices, not measured: smaller ones send networks to the search on neurons that boxes would decide sooner, larger
@@ -110,6 +115,24 @@ class KernelEngine:
         return Findings(closed.astype(bool), score, corner, margin)
 
 
+class QuadraticEngine(KernelEngine):
+    """The compiled kernel for conditions that are quadratic in the inputs and the ReLUs."""
+
+    def __init__(self, problem: Problem, threads: int, known: Bounds | None = None) -> None:
+        super().__init__(problem, threads, known)
+        self.quadratics = make_quadratics(self.kernel)
+
+    def _bound(self, batch: BoxBatch) -> Findings:
+        k, q, count = self.kernel, self.quadratics, len(batch)
+        score, corner = np.zeros_like(batch.lower), np.zeros_like(batch.lower)
+        margin, closed = np.zeros(count), np.zeros(count, np.uint8)
+        network = (q.size, k.first, k.last, k.offset, q.weight, q.bias, q.noise, k.kind)
+        condition = (q.start, q.member, q.uses, q.strict)
+        boxes = (batch.phase, batch.lower, batch.upper, score, corner, margin, closed)
+        _quadratics.bound(*network, *condition, *boxes)
+        return Findings(closed.astype(bool), score, corner, margin)
+
+
 def stable_phases(graph: Graph, known: Bounds | None) -> NDArray[np.int8]:
     """The phase of every neuron that bounds show to be stable: 1 active, -1 inactive; 0 for others and factors."""
     found = [np.zeros(0, np.int8)]
@@ -130,3 +153,10 @@ def kernel_applies(problem: Problem) -> bool:
     plain = problem.domain.ball is None or problem.domain.ball.norm == np.inf
     small = problem.graph.input_size <= MAX_KERNEL_INPUTS and problem.graph.neurons <= MAX_KERNEL_NEURONS
     return _boxes is not None and plain and small and make_blocks(problem.graph) is not None
+
+
+def quadratics_apply(problem: Problem) -> bool:
+    """Whether the kernel for quadratic conditions can handle a problem that the other kernel can."""
+    blocks = make_blocks(problem.graph)
+    short = all(rows.count <= MAX_CONJUNCTION for rows in problem.disjuncts)
+    return _quadratics is not None and short and blocks is not None and quadratic(blocks)

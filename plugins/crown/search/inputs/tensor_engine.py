@@ -11,7 +11,15 @@ from torch import Tensor
 
 from verifolio.model.problem import Problem, free_inputs
 from verifolio.plugin.evidence import Bounds
-from verifolio.plugins.crown.kernel.boxes import BoxBatch, BoxEngine, Findings, KernelEngine, kernel_applies
+from verifolio.plugins.crown.kernel.boxes import (
+    BoxBatch,
+    BoxEngine,
+    Findings,
+    KernelEngine,
+    QuadraticEngine,
+    kernel_applies,
+    quadratics_apply,
+)
 from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
 from verifolio.plugins.crown.propagate.arrays import all_rows
 from verifolio.plugins.crown.propagate.layers import Space
@@ -101,5 +109,6 @@ def make_engine(
 ) -> BoxEngine:
     """The fastest engine that can handle the problem; `known` bounds hold on the whole domain."""
     if kernel_applies(problem):
-        return KernelEngine(problem, budget.cores, known)
+        kernel = QuadraticEngine if quadratics_apply(problem) else KernelEngine
+        return kernel(problem, budget.cores, known)
     return TensorEngine(problem, budget, device, known)
