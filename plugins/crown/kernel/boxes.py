@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from verifolio.graph import Graph, Product, Relu
 from verifolio.model.problem import Problem
 from verifolio.plugin.evidence import Bounds
-from verifolio.plugins.crown.kernel.blocks import is_square, make_blocks, make_kernel
+from verifolio.plugins.crown.kernel.blocks import is_square, make_blocks, make_kernel, rows_form, unread
 from verifolio.plugins.crown.kernel.quadratics import MAX_CONJUNCTION, make_quadratics, quadratic
 
 try:  # compiled where a C compiler was at hand when the package was built
@@ -29,6 +29,9 @@ Array = NDArray[np.float64]
 # ones spend up to ten seconds on boxes of networks that boxes cannot decide.
 MAX_KERNEL_INPUTS = 128
 MAX_KERNEL_NEURONS = 4000  # see above
+FEW_ENTRIES = (
+    32  # per neuron: networks of minima and maxima of few numbers, whose boxes are quick however many neurons
+)
 BOXES_PER_THREAD = 16  # fewer are not worth handing to other threads; a choice
 
 
@@ -86,13 +89,16 @@ class BoxEngine(Protocol):
 class KernelEngine:
     """The compiled kernel, on several threads."""
 
+    dense = False
+
     def __init__(self, problem: Problem, threads: int, known: Bounds | None = None) -> None:
         blocks = make_blocks(problem.graph)
         if _boxes is None or blocks is None:
             raise ValueError("the kernel needs a compiled extension and a small graph of ReLUs and products")
-        self.kernel = make_kernel(blocks, problem)
+        self.kernel = make_kernel(blocks, problem, self.dense)
         self.neurons = blocks.neurons
         self.phase = stable_phases(problem.graph, known)
+        self.phase[unread(blocks, rows_form(blocks, problem))] = -1  # whatever they are, nothing changes
         self.threads = ThreadPoolExecutor(threads) if threads > 1 else None
         self.parts = threads
 
@@ -108,7 +114,8 @@ class KernelEngine:
         k, count = self.kernel, len(batch)
         score, corner = np.zeros_like(batch.lower), np.zeros_like(batch.lower)
         margin, closed = np.zeros(count), np.zeros(count, np.uint8)
-        network = (k.size, k.first, k.last, k.offset, k.weight, k.bias, k.noise, k.kind)
+        rows = (k.weight, k.begin, k.column, k.entry, k.bias, k.noise)
+        network = (k.size, k.first, k.last, k.offset, *rows, k.kind)
         condition = (k.disjunct, k.strict, k.disjuncts)
         boxes = (batch.phase, batch.lower, batch.upper, score, corner, margin, closed)
         _boxes.bound(*network, *condition, *boxes)
@@ -117,6 +124,8 @@ class KernelEngine:
 
 class QuadraticEngine(KernelEngine):
     """The compiled kernel for conditions that are quadratic in the inputs and the ReLUs."""
+
+    dense = True
 
     def __init__(self, problem: Problem, threads: int, known: Bounds | None = None) -> None:
         super().__init__(problem, threads, known)
@@ -151,8 +160,12 @@ def stable_phases(graph: Graph, known: Bounds | None) -> NDArray[np.int8]:
 def kernel_applies(problem: Problem) -> bool:
     """Whether the compiled kernel exists and can handle the problem."""
     plain = problem.domain.ball is None or problem.domain.ball.norm == np.inf
-    small = problem.graph.input_size <= MAX_KERNEL_INPUTS and problem.graph.neurons <= MAX_KERNEL_NEURONS
-    return _boxes is not None and plain and small and make_blocks(problem.graph) is not None
+    if _boxes is None or not plain or problem.graph.input_size > MAX_KERNEL_INPUTS:
+        return False
+    blocks = make_blocks(problem.graph)
+    if blocks is None:
+        return False
+    return blocks.neurons <= MAX_KERNEL_NEURONS or blocks.entries <= FEW_ENTRIES * blocks.neurons
 
 
 def quadratics_apply(problem: Problem) -> bool:
