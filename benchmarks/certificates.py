@@ -3,7 +3,8 @@
     python benchmarks/certificates.py INSTANCES.csv --out certificates.csv [--category acasxu ...] [--timeout 60]
 
 INSTANCES has the columns id, category, onnx, vnnlib and expected, with paths relative to it; those expected to be
-unsat are run. Rows that are in the output already are not run again.
+unsat are run, or `--sample` of each category, evenly spaced. Rows that are in the output already are not run again.
+Seconds are processor seconds, so that other work on the machine counts for little.
 """
 
 from __future__ import annotations
@@ -11,10 +12,10 @@ from __future__ import annotations
 import argparse
 import csv
 import json
+import resource
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -31,16 +32,29 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("certificates.csv"))
     parser.add_argument("--category", nargs="*", default=[])
     parser.add_argument("--timeout", type=float, default=60.0)
+    parser.add_argument("--sample", type=int, default=0, help="so many of each category; 0: all")
     parser.add_argument("--table", action="store_true", help="print the table of what is there, run nothing")
     options = parser.parse_args()
     with options.instances.open() as file:
         wanted = [r for r in csv.DictReader(file) if r["expected"] == "unsat"]
     wanted = [r for r in wanted if not options.category or r["category"] in options.category]
+    if options.sample:
+        wanted = sample(wanted, options.sample)
     done = rows_of(options.out)
     for row in [] if options.table else [r for r in wanted if r["id"] not in done]:
         done[row["id"]] = examine(options.instances.parent, row, options.timeout)
         keep(options.out, done[row["id"]])
     table([r for r in done.values() if not options.category or r["category"] in options.category])
+
+
+def sample(rows: list[dict[str, str]], count: int) -> list[dict[str, str]]:
+    """So many of each category, evenly spaced, one of each category after the other."""
+    chosen = []
+    for name in dict.fromkeys(r["category"] for r in rows):
+        mine = [r for r in rows if r["category"] == name]
+        places = sorted({round(k * (len(mine) - 1) / max(count - 1, 1)) for k in range(count)})
+        chosen += list(enumerate(mine[k] for k in places))
+    return [row for _, row in sorted(chosen, key=lambda c: c[0])]
 
 
 def rows_of(path: Path) -> dict[str, dict[str, Any]]:
@@ -67,13 +81,13 @@ def examine(folder: Path, instance: dict[str, str], timeout: float) -> dict[str,
         target = Path(place) / "certificate.gz"
         asked = [*COMMAND, "verify", *files, "--certificate", str(target), "--json", "--cores", "1"]
         asked += ["--timeout", str(timeout)]
-        code, text, _ = run(asked, 20 * timeout + 60)
+        code, text, spent = run(asked, 20 * timeout + 60)
         if not text.startswith("{"):
             return {**row, "verdict": "", "result": "no answer", "note": f"{code} {text}"[:200]}
         answer = json.loads(text)
-        row |= {"verdict": answer["verdict"], "find": round(answer["seconds"], 2)}
         said = answer["stats"].get("certificate", answer["reason"] or "no certificate")
-        row["write"] = answer["stats"].get("certificate_seconds", "")
+        writing = float(answer["stats"].get("certificate_seconds", 0))
+        row |= {"verdict": answer["verdict"], "find": round(spent - writing, 2), "write": round(writing, 2)}
         if not target.exists():
             return {**row, "result": "not written", "note": said[:200]}
         code, text, seconds = run([*COMMAND, "check", *files, str(target)], 20 * timeout)
@@ -86,13 +100,19 @@ def examine(folder: Path, instance: dict[str, str], timeout: float) -> dict[str,
 
 
 def run(command: list[str], limit: float) -> tuple[int, str, float]:
-    """Exit code, output and seconds."""
-    began = time.monotonic()
+    """Exit code, output and processor seconds."""
+    began = spent()
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=limit, check=False)
     except subprocess.TimeoutExpired:
         return -1, f"no end after {limit:.0f} s", limit
-    return done.returncode, (done.stdout or done.stderr).strip(), time.monotonic() - began
+    return done.returncode, (done.stdout or done.stderr).strip(), spent() - began
+
+
+def spent() -> float:
+    """Processor seconds of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def table(rows: list[dict[str, Any]]) -> None:

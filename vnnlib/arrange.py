@@ -25,12 +25,14 @@ def arrange(specification: Specification, networks: tuple[NetworkDeclaration, ..
     if np.array_equal(columns, np.arange(len(columns))):
         return specification
     order = np.argsort(inputs)
+    monomials = tuple(tuple(sorted(columns[list(one)].tolist())) for one in specification.monomials)
+    columns = np.concatenate([columns, len(columns) + np.arange(len(monomials))])
     cases = tuple(_moved_case(case, order, columns) for case in specification.cases)
-    return replace(specification, cases=cases, networks=networks)
+    return replace(specification, cases=cases, networks=networks, monomials=monomials)
 
 
 def _tensors(networks: tuple[NetworkDeclaration, ...]) -> tuple[list[Tensor], list[Tensor]]:
-    return [t for n in networks for t in n.inputs], [t for n in networks for t in n.outputs]
+    return [t for n in networks for t in n.inputs], [t for n in networks for t in n.results]
 
 
 def _moves(old: list[Tensor], new: list[Tensor], size: int) -> Columns:

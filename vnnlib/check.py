@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from types import MappingProxyType
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -46,9 +47,16 @@ def flat_doubles(values: ArrayLike, size: int, what: str) -> NDArray[np.float64]
     return flat
 
 
-def check_cases(cases: Sequence[Case], x: NDArray[np.float64], y: NDArray[np.float64], *, ulp: bool) -> Check:
+def check_cases(
+    cases: Sequence[Case],
+    x: NDArray[np.float64],
+    y: NDArray[np.float64],
+    monomials: Sequence[tuple[int, ...]],
+    *,
+    ulp: bool,
+) -> Check:
     """The first case that holds, else the one with the least input violation and the best margin."""
-    point = np.concatenate([x, y])
+    point, exact = with_monomials(np.concatenate([x, y]), monomials)
     best = Check(False, None, None, (), math.inf, False)
     rank = (-math.inf, -math.inf)
     for index, case in enumerate(cases):
@@ -56,7 +64,7 @@ def check_cases(cases: Sequence[Case], x: NDArray[np.float64], y: NDArray[np.flo
         inside = violation == 0.0 or (tolerated and ulp)
         if not inside and -violation < rank[0]:
             continue
-        disjunct, margins, satisfied = _best_disjunct(case, point)
+        disjunct, margins, satisfied = _best_disjunct(case, point, exact)
         holds = inside and satisfied and not case.empty
         check = Check(holds, index, disjunct, margins, violation, tolerated)
         if holds:
@@ -90,11 +98,25 @@ def _input_violation(case: Case, x: NDArray[np.float64]) -> tuple[float, bool]:
     return worst, tolerated
 
 
-def _best_disjunct(case: Case, point: NDArray[np.float64]) -> tuple[int | None, tuple[float, ...], bool]:
+def with_monomials(
+    point: NDArray[np.float64], monomials: Sequence[tuple[int, ...]]
+) -> tuple[NDArray[np.float64], dict[int, Fraction]]:
+    """The point followed by the values of monomials: their nearest doubles, and by column the exact ones."""
+    if not monomials or not np.isfinite(point).all():
+        return np.concatenate([point, np.full(len(monomials), np.nan)]), {}
+    values = [math.prod((Fraction(float(point[k])) for k in one), start=Fraction(1)) for one in monomials]
+    largest = float(np.finfo(np.float64).max)
+    doubles = [min(max(_signed(value), -largest), largest) for value in values]
+    return np.concatenate([point, doubles]), dict(enumerate(values, start=len(point)))
+
+
+def _best_disjunct(
+    case: Case, point: NDArray[np.float64], exact: Mapping[int, Fraction]
+) -> tuple[int | None, tuple[float, ...], bool]:
     best: tuple[int | None, tuple[float, ...], bool] = (None, (), False)
     least = -math.inf
     for index, rows in enumerate(case.disjuncts):
-        margins, satisfied = row_margins(rows, point)
+        margins, satisfied = row_margins(rows, point, exact)
         if satisfied:
             return index, margins, True
         if best[0] is None or min(margins) > least:
@@ -102,8 +124,10 @@ def _best_disjunct(case: Case, point: NDArray[np.float64]) -> tuple[int | None, 
     return best
 
 
-def row_margins(rows: Rows, point: NDArray[np.float64]) -> tuple[tuple[float, ...], bool]:
-    """rhs - lhs of each row, with exact signs, and whether all rows hold."""
+def row_margins(
+    rows: Rows, point: NDArray[np.float64], exact: Mapping[int, Fraction] = MappingProxyType({})
+) -> tuple[tuple[float, ...], bool]:
+    """rhs - lhs of each row, with exact signs, and whether all rows hold; `exact` are values that are no doubles."""
     if not rows.count:
         return (), True
     values = point[rows.column]
@@ -117,11 +141,11 @@ def row_margins(rows: Rows, point: NDArray[np.float64]) -> tuple[tuple[float, ..
         # Any order of summation errs by at most (terms + 2) roundings of the sum of absolute values
         # (Higham, Accuracy and Stability of Numerical Algorithms, section 4.2); doubled for its own error.
         slack = sizes * ((len(products) + 4) * 2.0**-51) + 1e-300
-        doubtful = np.flatnonzero(~(np.abs(margins) > slack))
+        doubtful = set(np.flatnonzero(~(np.abs(margins) > slack)).tolist())
+    doubtful |= {r for r, c in zip(rows.row.tolist(), rows.column.tolist(), strict=True) if c in exact}
     result = margins.tolist()
-    if len(doubtful):
-        exact = _exact_margins(rows, values, frozenset(doubtful.tolist()))
-        for index, margin in exact.items():
+    if doubtful:
+        for index, margin in _exact_margins(rows, values, doubtful, exact).items():
             result[index] = _signed(margin)
     held = all(
         margin > 0 or (margin == 0 and not strict) for margin, strict in zip(result, rows.strict, strict=True)
@@ -129,12 +153,17 @@ def row_margins(rows: Rows, point: NDArray[np.float64]) -> tuple[tuple[float, ..
     return tuple(result), held
 
 
-def _exact_margins(rows: Rows, values: NDArray[np.float64], wanted: frozenset[int]) -> dict[int, Fraction]:
+def _exact_margins(
+    rows: Rows, values: NDArray[np.float64], wanted: set[int], exact: Mapping[int, Fraction]
+) -> dict[int, Fraction]:
     margins = {index: rows.exact_rhs[index] for index in wanted}
-    triples = zip(rows.row.tolist(), rows.coefficient.tolist(), values.tolist(), strict=True)
-    for row, coefficient, value in triples:
+    terms = zip(
+        rows.row.tolist(), rows.column.tolist(), rows.coefficient.tolist(), values.tolist(), strict=True
+    )
+    for row, column, coefficient, value in terms:
         if row in wanted:
-            margins[row] -= Fraction(coefficient) * Fraction(value)
+            known = exact.get(column)
+            margins[row] -= Fraction(coefficient) * (Fraction(value) if known is None else known)
     return margins
 
 

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 
 from verifolio.vnnlib.linear import Bound, Clause, Constraint, Linearizer
+from verifolio.vnnlib.rows import LinearRow
 from verifolio.vnnlib.source import Source
 from verifolio.vnnlib.tree import Apply
 
@@ -68,3 +70,24 @@ class Expander:
 def is_input(atom: Constraint, input_size: int) -> bool:
     """Whether a constraint mentions no output; terms are sorted, so the last column tells."""
     return isinstance(atom, Bound) or atom.terms[-1][0] < input_size
+
+
+def contradictory(rows: Sequence[LinearRow]) -> bool:
+    """Whether two rows about one and the same column exclude each other."""
+    limits: dict[tuple[int, bool], tuple[Fraction, bool]] = {}
+    for row in rows:
+        if len(row.terms) != 1:
+            continue
+        ((column, value),) = row.terms
+        upper, limit = value > 0, row.rhs / value
+        sign = 1 if upper else -1
+        known = limits.get((column, upper))
+        if known is None or (sign * limit, not row.strict) < (sign * known[0], not known[1]):
+            limits[column, upper] = limit, row.strict
+        if (column, not upper) in limits:
+            other, strict = limits[column, not upper]
+            closest, open_side = limits[column, upper]
+            gap = sign * (closest - other)
+            if gap < 0 or (gap == 0 and (strict or open_side)):
+                return True
+    return False

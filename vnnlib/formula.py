@@ -25,6 +25,7 @@ class FormulaReader:
         self._source = source
         self._comparisons = COMPARISONS[version]
         self._version = version
+        self.warnings: list[str] = []
 
     def assertion(self, item: Assertion | Form) -> Assertion:
         """`(assert formula)`, be it already recognised by the lexer or not."""
@@ -58,7 +59,7 @@ class FormulaReader:
             return self._comparison(item, head)
         if head in _ANY_COMPARISON:
             raise self._bad_comparison(item.offset, head)
-        raise self._no_connective(item, head)
+        return self._infix(item)
 
     def term(self, item: Item) -> Expression:
         """A number, a variable, or `+ - *` over terms."""
@@ -88,6 +89,24 @@ class FormulaReader:
                 remedy="join two comparisons with (and ...)",
             )
         return Apply(item.offset, head, arguments)
+
+    def _infix(self, item: Form) -> Apply:
+        """`(a < b)`, which no standard knows but published files have; its meaning is plain."""
+        texts = [part.text if isinstance(part, Atom) else "" for part in item.items]
+        at = next((k for k, text in enumerate(texts) if k and text in _ANY_COMPARISON), 0)
+        sides = (item.items[:at], item.items[at + 1 :])
+        if not at or not all(len(side) == 1 or _has_index(side) for side in sides):
+            raise self._no_connective(item)
+        if texts[at] not in self._comparisons:
+            raise self._bad_comparison(item.items[at].offset, texts[at])
+        (left,), (right,) = (self._terms(side) for side in sides)
+        line, column = self._source.locate(item.offset)
+        operator = texts[at]
+        self.warnings.append(
+            f"{self._source.name}:{line}:{column}: the operator comes first in VNN-LIB; "
+            f"read as ({operator} a b) what is written as (a {operator} b)"
+        )
+        return Apply(item.offset, operator, (left, right))
 
     def _terms(self, items: Sequence[Item]) -> tuple[Expression, ...]:
         """Terms of a list, joining `X` and a detached `[0, 3]` into one variable."""
@@ -125,7 +144,7 @@ class FormulaReader:
             offset,
             expected="a number, a variable or (+ - * ...)",
             got=shorten(got),
-            remedy="only linear arithmetic is allowed here",
+            remedy="only sums, differences and products are allowed here",
         )
 
     def _no_formula(self, item: Item) -> VnnlibError:
@@ -137,15 +156,18 @@ class FormulaReader:
             remedy="write (<= a b), (and ...) or (or ...)",
         )
 
-    def _no_connective(self, form: Form, head: str) -> VnnlibError:
+    def _no_connective(self, form: Form) -> VnnlibError:
         end = self._source.text.find(")", form.offset) + 1
         written = self._source.text[form.offset : end]
         remedy = "rewrite the formula with and, or and comparisons"
-        for position, item in enumerate(form.items[1:3], start=1):
-            if isinstance(item, Atom) and item.text in _ANY_COMPARISON:
-                parts = [part.text for part in form.items if isinstance(part, Atom)]
-                left, right = "".join(parts[:position]), "".join(parts[position + 1 :])
-                remedy = f"the operator comes first: write ({item.text} {left} {right})"
         return self._source.error(
             form.offset, expected="and, or or a comparison operator", got=shorten(written), remedy=remedy
         )
+
+
+def _has_index(side: Sequence[Item]) -> bool:
+    """Whether these are a tensor's name and its index, which the lexer reads as two."""
+    match side:
+        case (Atom(), Atom(text=index)):
+            return index.startswith("[")
+    return False

@@ -1,7 +1,8 @@
-"""Formulas to exact constraints in disjunctive form: bounds on single inputs, and linear rows."""
+"""Formulas to exact constraints in disjunctive form: bounds on single inputs, and rows, linear in monomials."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from decimal import Decimal
 from fractions import Fraction
 from typing import NamedTuple, TypeAlias
@@ -14,6 +15,8 @@ from verifolio.vnnlib.symbols import Symbols
 from verifolio.vnnlib.tree import Apply, Atom, Expression
 
 MAX_BITS = 6_000  # of numerators and denominators: hostile products stay cheap, honest ones never get there
+MAX_DEGREE = 16  # of a monomial: published properties have 2; each factor more is a product in the graph
+MAX_EXPANDED = 1_000_000  # pairs of terms that all products of a file multiply out: hostile sums stay cheap
 _FLIP = {"<=": ">=", ">=": "<=", "<": ">", ">": "<", "=": "=", "==": "==", "!=": "!="}
 _PARTS: dict[str, tuple[str, ...]] = {
     **{operator: (operator,) for operator in ("<=", ">=", "<", ">")},
@@ -34,17 +37,25 @@ class Bound(NamedTuple):
     strict: bool
 
 
+Monomial: TypeAlias = tuple[int, ...]  # columns in order, each as often as its power says
+Polynomial: TypeAlias = dict[Monomial, Fraction]  # without the constant
 Constraint: TypeAlias = Bound | LinearRow
 Clause: TypeAlias = tuple[Constraint, ...]
 
 
 class Linearizer:
-    """Turns the comparisons of one document into constraints."""
+    """Turns the comparisons of one document into constraints.
+
+    `monomials` are those of degree 2 and more that some row has, by the column that stands for them: they come
+    after the inputs and the outputs.
+    """
 
     def __init__(self, source: Source, symbols: Symbols) -> None:
         self._source = source
         self._symbols = symbols
         self._numbers: dict[str, Decimal] = {}
+        self._expanded = 0
+        self.monomials: dict[Monomial, int] = {}
 
     def comparison(self, node: Apply) -> list[Clause]:
         """A comparison as a disjunction of clauses: one, but for `!=`; none means false."""
@@ -120,27 +131,25 @@ class Linearizer:
                 self._numbers[text] = value
         return value
 
-    def _difference(self, left: Expression, right: Expression) -> tuple[dict[int, Fraction], Fraction]:
+    def _difference(self, left: Expression, right: Expression) -> tuple[Polynomial, Fraction]:
         """left - right as terms and a constant."""
-        terms, constant = self._linear(left)
-        other, other_constant = self._linear(right)
-        for column, value in other.items():
-            terms[column] = terms.get(column, Fraction(0)) - value
-        return {column: value for column, value in terms.items() if value}, constant - other_constant
+        terms, constant = self._polynomial(left)
+        other, other_constant = self._polynomial(right)
+        for monomial, value in other.items():
+            terms[monomial] = terms.get(monomial, _ZERO) - value
+        return {monomial: value for monomial, value in terms.items() if value}, constant - other_constant
 
-    def _constraint(
-        self, node: Apply, terms: dict[int, Fraction], constant: Fraction, operator: str
-    ) -> Constraint:
+    def _constraint(self, node: Apply, terms: Polynomial, constant: Fraction, operator: str) -> Constraint:
         """terms + constant (operator) 0, as a bound or a row."""
         strict, sign = operator in _STRICT, 1 if operator in ("<=", "<") else -1
         if len(terms) == 1:
-            ((column, value),) = terms.items()
-            if column < self._symbols.input_size:
+            ((monomial, value),) = terms.items()
+            if len(monomial) == 1 and monomial[0] < self._symbols.input_size:
                 limit = -constant / value
                 self._check_size(node, limit)
-                return Bound(column, sign * value > 0, limit, strict)
-        ordered = tuple((column, sign * terms[column]) for column in sorted(terms))
-        row = scaled_to_doubles(LinearRow(ordered, -sign * constant, strict))
+                return Bound(monomial[0], sign * value > 0, limit, strict)
+        columns = {self._column(monomial): sign * value for monomial, value in terms.items()}
+        row = scaled_to_doubles(LinearRow(tuple(sorted(columns.items())), -sign * constant, strict))
         if row is None:
             raise self._source.error(
                 node.offset,
@@ -151,47 +160,60 @@ class Linearizer:
         self._check_size(node, row.rhs)
         return row
 
-    def _linear(self, node: Expression) -> tuple[dict[int, Fraction], Fraction]:
+    def _column(self, monomial: Monomial) -> int:
+        if len(monomial) == 1:
+            return monomial[0]
+        first = self._symbols.input_size + self._symbols.output_size
+        return self.monomials.setdefault(monomial, first + len(self.monomials))
+
+    def _polynomial(self, node: Expression) -> tuple[Polynomial, Fraction]:
         if isinstance(node, Atom):
             number = self.number(node.text)
             if number is not None:
                 return {}, Fraction(number)
-            return {self._symbols.column(node): Fraction(1)}, Fraction(0)
+            return {(self._symbols.column(node),): _ONE}, _ZERO
         if node.operator == "*":
             return self._product(node)
-        first, constant = self._linear(node.arguments[0])
+        first, constant = self._polynomial(node.arguments[0])
         terms = dict(first)
         if node.operator == "-" and len(node.arguments) == 1:
-            return {column: -value for column, value in terms.items()}, -constant
+            return {monomial: -value for monomial, value in terms.items()}, -constant
         sign = -1 if node.operator == "-" else 1
         for argument in node.arguments[1:]:
-            more, more_constant = self._linear(argument)
-            for column, value in more.items():
-                terms[column] = terms.get(column, Fraction(0)) + sign * value
+            more, more_constant = self._polynomial(argument)
+            for monomial, value in more.items():
+                terms[monomial] = terms.get(monomial, _ZERO) + sign * value
             constant += sign * more_constant
-        return {column: value for column, value in terms.items() if value}, constant
+        return {monomial: value for monomial, value in terms.items() if value}, constant
 
-    def _product(self, node: Apply) -> tuple[dict[int, Fraction], Fraction]:
-        terms: dict[int, Fraction] = {}
-        constant = Fraction(1)
+    def _product(self, node: Apply) -> tuple[Polynomial, Fraction]:
+        terms: Polynomial = {}
+        constant = _ONE
         for argument in node.arguments:
-            factor_terms, factor = self._linear(argument)
-            if factor_terms and terms:
-                raise self._source.error(
-                    node.offset,
-                    expected="a linear term",
-                    got="a product of two variables",
-                    remedy="multiply variables by constants only",
-                )
-            if factor_terms:
-                terms = {column: value * constant for column, value in factor_terms.items()}
-                constant *= factor
-            else:
-                terms = {column: value * factor for column, value in terms.items() if factor}
-                constant *= factor
+            factor_terms, factor = self._polynomial(argument)
+            self._spend(node, terms, factor_terms)
+            found: Polynomial = {}
+            for left, right, value in _pairs(terms, constant, factor_terms, factor):
+                monomial = tuple(sorted(left + right))
+                found[monomial] = found.get(monomial, _ZERO) + value
+            terms = {monomial: value for monomial, value in found.items() if value}
+            constant *= factor
             for value in (constant, *terms.values()):
                 self._check_bits(argument, value)
         return terms, constant
+
+    def _spend(self, node: Apply, left: Polynomial, right: Polynomial) -> None:
+        """Count what a product will multiply out before it does."""
+        self._expanded += len(left) * len(right)
+        degree = max(map(len, left), default=0) + max(map(len, right), default=0)
+        if degree > MAX_DEGREE or self._expanded > MAX_EXPANDED:
+            what = f"degree {degree}" if degree > MAX_DEGREE else f"{self._expanded} pairs of terms"
+            raise self._source.error(
+                node.offset,
+                expected=f"polynomials of degree at most {MAX_DEGREE}, of {MAX_EXPANDED} pairs of terms in all",
+                got=what,
+                remedy="let the network compute such a product",
+            )
 
     def _check_bits(self, node: Expression, value: Fraction) -> None:
         if value.numerator.bit_length() + value.denominator.bit_length() > MAX_BITS:
@@ -221,3 +243,17 @@ def _holds(operator: str, difference: Fraction) -> bool:
         return difference != 0
     below = operator[0] == "<"
     return (difference < 0 if below else difference > 0) or (operator[-1] == "=" and difference == 0)
+
+
+def _pairs(
+    terms: Polynomial, constant: Fraction, others: Polynomial, other: Fraction
+) -> Iterator[tuple[Monomial, Monomial, Fraction]]:
+    """The parts of (terms + constant) * (others + other) that are no constants."""
+    for left, value in terms.items():
+        if other:
+            yield left, (), value * other
+        for right, factor in others.items():
+            yield left, right, value * factor
+    if constant:
+        for right, factor in others.items():
+            yield (), right, constant * factor

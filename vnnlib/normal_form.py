@@ -9,10 +9,10 @@ from pathlib import Path
 
 from verifolio.vnnlib.case import Case, case_of_exact
 from verifolio.vnnlib.derive import derive_bounds
-from verifolio.vnnlib.dnf import Expander, is_input
+from verifolio.vnnlib.dnf import Expander, contradictory, is_input
 from verifolio.vnnlib.errors import VnnlibError
 from verifolio.vnnlib.exact import Exact, ExactNumbers
-from verifolio.vnnlib.linear import Clause, Constraint, Linearizer
+from verifolio.vnnlib.linear import Clause, Constraint, Linearizer, Monomial
 from verifolio.vnnlib.parse import collection_paused, parse, parse_text
 from verifolio.vnnlib.rows import TRUE, LinearRow, Rows, pack_all, pack_rows
 from verifolio.vnnlib.specification import Specification
@@ -36,7 +36,8 @@ def normalise(document: Document) -> Specification:
     """The normal form of a document."""
     with collection_paused():
         symbols = Symbols(document)
-        cases = tuple(_Normaliser(document, symbols).cases())
+        normaliser = _Normaliser(document, symbols)
+        cases = tuple(normaliser.cases())
     return Specification(
         document.version,
         symbols.input_size,
@@ -44,6 +45,8 @@ def normalise(document: Document) -> Specification:
         cases,
         symbols.networks,
         document.source.sha256,
+        normaliser.monomials,
+        document.warnings,
     )
 
 
@@ -83,6 +86,8 @@ class _Normaliser:
         self._document = document
         self._symbols = symbols
         linearizer = Linearizer(document.source, symbols)
+        self._linearizer = linearizer
+        self.monomials: tuple[Monomial, ...] = ()
         self._expander = Expander(document.source, linearizer, symbols.input_size)
         self._base = _Region()
 
@@ -111,6 +116,9 @@ class _Normaliser:
         """Group the pairs (region, condition) by what they say about inputs."""
         by_inputs: dict[Clause, dict[Rows, None]] = {}
         split = [_split(condition, self._symbols.input_size) for condition in conditions]
+        if self._linearizer.monomials:
+            # such conditions are written by cases, y > 0 or y < 0, of which most pairs are void
+            split = self._in_order([(inputs, rows) for inputs, rows in split if not contradictory(rows)])
         for (inputs, _), rows in zip(split, pack_all([rows for _, rows in split]), strict=True):
             by_inputs.setdefault(inputs, {})[rows] = None
         self._check_size(len(regions) * len(by_inputs))
@@ -124,6 +132,24 @@ class _Normaliser:
                 known.update(disjuncts)
         self._check_size(len(groups) * self._symbols.input_size)
         return self._boxes(list(groups.values()))
+
+    def _in_order(self, split: list[tuple[Clause, list[LinearRow]]]) -> list[tuple[Clause, list[LinearRow]]]:
+        """The monomials that are left, sorted, so that equal questions have equal columns."""
+        first = self._symbols.input_size + self._symbols.output_size
+        named = {column: monomial for monomial, column in self._linearizer.monomials.items()}
+        used = {k for _, rows in split for row in rows for k, _ in row.terms if k >= first}
+        self.monomials = tuple(sorted(named[k] for k in used))
+        place = {self._linearizer.monomials[m]: first + k for k, m in enumerate(self.monomials)}
+        return [
+            (
+                inputs,
+                [
+                    row._replace(terms=tuple(sorted((place.get(k, k), c) for k, c in row.terms)))
+                    for row in rows
+                ],
+            )
+            for inputs, rows in split
+        ]
 
     def _boxes(self, groups: list[tuple[_Region, dict[Rows, None]]]) -> list[Case]:
         """Round all bounds in one go, because files hold thousands of small regions."""

@@ -32,7 +32,7 @@ def parse_first_dialect(source: Source, items: list[Item]) -> Document:
                 constants.append(_constant(source, item, name))
             elif name not in _IGNORED:
                 raise _no_command(source, head)
-    return Document(source, "1.0", tuple(constants), (), tuple(assertions))
+    return Document(source, "1.0", tuple(constants), (), tuple(assertions), tuple(reader.warnings))
 
 
 def _constant(source: Source, form: Form, head: str) -> Constant:

@@ -54,7 +54,7 @@ def parse_second_dialect(source: Source, items: list[Item]) -> Document:
             raise _no_command(source, item, "assert" if assertions else "declare-network or assert")
     if not networks:
         raise _no_command(source, items[0], "declare-network after the version")
-    return Document(source, "2.0", (), tuple(networks), tuple(assertions))
+    return Document(source, "2.0", (), tuple(networks), tuple(assertions), tuple(reader.warnings))
 
 
 def head_of(item: Item) -> str:

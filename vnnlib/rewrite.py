@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from decimal import Decimal
 from itertools import pairwise
 
@@ -35,7 +36,7 @@ def declarations(
         return
     yield "(vnnlib-version <2.0>)"
     for network in networks:
-        kinds = (("input", network.inputs), ("output", network.outputs))
+        kinds = (("input", network.inputs), ("hidden", network.hidden), ("output", network.outputs))
         tensors = [_tensor(kind, t.name, t.dtype, t.shape, t.node) for kind, group in kinds for t in group]
         yield from _network(network, tensors)
 
@@ -58,8 +59,8 @@ def _network(network: NetworkDeclaration | Network, tensors: list[str]) -> Itera
 
 def flat_signature(networks: tuple[NetworkDeclaration, ...], name: str) -> None:
     """Refuse signatures whose meaning version 1.0 cannot express."""
-    single = len(networks) == 1 and len(networks[0].inputs) == len(networks[0].outputs) == 1
-    tensors = [tensor for network in networks for tensor in (*network.inputs, *network.outputs)]
+    single = len(networks) == 1 and len(networks[0].inputs) == len(networks[0].results) == 1
+    tensors = [tensor for network in networks for tensor in (*network.inputs, *network.results)]
     if single and all(tensor.dtype.lower() in FLOATS for tensor in tensors):
         return
     got = f"{len(networks)} networks with {len(tensors)} tensors" if not single else "another element type"
@@ -132,4 +133,4 @@ class _DocumentWriter:
 def _named(network: NetworkDeclaration) -> NetworkDeclaration:
     if network.name:
         return network
-    return NetworkDeclaration("N", network.inputs, network.outputs, None, None)
+    return replace(network, name="N")

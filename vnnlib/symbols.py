@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from verifolio.vnnlib.errors import VnnlibError, shorten
@@ -43,6 +44,12 @@ class NetworkDeclaration:
     outputs: tuple[Tensor, ...]
     isomorphic_to: str | None
     equal_to: str | None
+    hidden: tuple[Tensor, ...] = ()
+
+    @property
+    def results(self) -> tuple[Tensor, ...]:
+        """What the network computes: its outputs, then its hidden tensors."""
+        return (*self.outputs, *self.hidden)
 
 
 class Symbols:
@@ -57,7 +64,7 @@ class Symbols:
         else:
             self.networks = self._read_networks()
         self.input_size = sum(t.size for network in self.networks for t in network.inputs)
-        self.output_size = sum(t.size for network in self.networks for t in network.outputs)
+        self.output_size = sum(t.size for network in self.networks for t in network.results)
 
     def column(self, atom: Atom) -> int:
         """The column of a variable; an error that says what is wrong with it otherwise."""
@@ -117,23 +124,24 @@ class Symbols:
                 )
 
     def _read_networks(self) -> tuple[NetworkDeclaration, ...]:
-        sizes = {"input": 0, "output": 0, "hidden": 0}
+        sizes = {"input": 0, "result": 0}
         networks = []
         for network in self._document.networks:
             tensors: dict[str, list[Tensor]] = {"input": [], "output": [], "hidden": []}
-            for tensor in network.tensors:
-                offset = sizes[tensor.kind]
+            for tensor in sorted(network.tensors, key=lambda t: t.kind == "hidden"):
+                side = "input" if tensor.kind == "input" else "result"
+                offset = sizes[side]
                 self._tensors[tensor.name] = (tensor, offset)
                 line, column = self._document.source.locate(tensor.offset)
                 where = f"{self._document.source.name}:{line}:{column}"
                 made = Tensor(tensor.name, tensor.dtype, tensor.shape, offset, tensor.node, where)
                 tensors[tensor.kind].append(made)
-                sizes[tensor.kind] += tensor.size
-                if sizes[tensor.kind] > MAX_ELEMENTS:
+                sizes[side] += tensor.size
+                if sizes[side] > MAX_ELEMENTS:
                     raise self._error(
                         tensor.offset, f"at most {MAX_ELEMENTS} elements", "more", "use smaller tensors"
                     )
-            networks.append(_declare(network, tensors["input"], tensors["output"]))
+            networks.append(_declare(network, tensors))
         return tuple(networks)
 
     def _resolve(self, atom: Atom) -> int:
@@ -159,16 +167,9 @@ class Symbols:
                     "indices start at 0",
                 )
             flat = flat * extent + index
-        return offset + flat + (self.input_size if tensor.kind == "output" else 0)
+        return offset + flat + (0 if tensor.kind == "input" else self.input_size)
 
     def _check_usable(self, atom: Atom, tensor: TensorDeclaration) -> None:
-        if tensor.kind == "hidden":
-            raise self._error(
-                atom.offset,
-                "inputs and outputs only",
-                f"hidden node {tensor.name}",
-                "hidden nodes have no normal form",
-            )
         if tensor.dtype.lower() not in FLOATS:
             raise self._error(
                 atom.offset,
@@ -206,7 +207,7 @@ def element_name(networks: tuple[NetworkDeclaration, ...], input_size: int, colu
     if version == "1.0":
         return f"{'Y' if is_output else 'X'}_{place}"
     tensors = [
-        tensor for network in networks for tensor in (network.outputs if is_output else network.inputs)
+        tensor for network in networks for tensor in (network.results if is_output else network.inputs)
     ]
     tensor = max((tensor for tensor in tensors if tensor.offset <= place), key=lambda tensor: tensor.offset)
     flat, indices = place - tensor.offset, []
@@ -216,7 +217,22 @@ def element_name(networks: tuple[NetworkDeclaration, ...], input_size: int, colu
     return f"{tensor.name}[{','.join(reversed(indices))}]" if indices else tensor.name
 
 
-def _declare(network: Network, inputs: list[Tensor], outputs: list[Tensor]) -> NetworkDeclaration:
-    return NetworkDeclaration(
-        network.name, tuple(inputs), tuple(outputs), network.isomorphic_to, network.equal_to
+def column_name(
+    networks: tuple[NetworkDeclaration, ...],
+    input_size: int,
+    output_size: int,
+    monomials: Sequence[tuple[int, ...]],
+    column: int,
+    version: str,
+) -> str:
+    """The variable of a column, or the product that it stands for."""
+    factors = (
+        monomials[column - input_size - output_size] if column >= input_size + output_size else (column,)
     )
+    names = [element_name(networks, input_size, k, version) for k in factors]
+    return names[0] if len(names) == 1 else f"(* {' '.join(names)})"
+
+
+def _declare(network: Network, tensors: Mapping[str, list[Tensor]]) -> NetworkDeclaration:
+    inputs, outputs, hidden = (tuple(tensors[kind]) for kind in ("input", "output", "hidden"))
+    return NetworkDeclaration(network.name, inputs, outputs, network.isomorphic_to, network.equal_to, hidden)

@@ -89,3 +89,4 @@ class Document:
     constants: tuple[Constant, ...]
     networks: tuple[Network, ...]
     assertions: tuple[Assertion, ...]
+    warnings: tuple[str, ...] = ()

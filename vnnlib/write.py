@@ -13,7 +13,7 @@ from verifolio.vnnlib.exact import decimal_text
 from verifolio.vnnlib.rewrite import declarations, flat_signature, rewrite
 from verifolio.vnnlib.rows import LinearRow, Rows
 from verifolio.vnnlib.specification import Specification
-from verifolio.vnnlib.symbols import NetworkDeclaration, element_name, flat_network
+from verifolio.vnnlib.symbols import NetworkDeclaration, column_name, flat_network
 from verifolio.vnnlib.tree import Document, Version
 
 _TRUE, _FALSE = "(<= 0.0 1.0)", "(<= 1.0 0.0)"
@@ -40,13 +40,14 @@ def specification_from_cases(
     input_size: int | None = None,
     networks: tuple[NetworkDeclaration, ...] | None = None,
     version: Version = "1.0",
+    monomials: tuple[tuple[int, ...], ...] = (),
 ) -> Specification:
     """A specification made in Python; its hash is that of its text, so equal questions have equal hashes."""
     size = len(cases[0].lower) if input_size is None and cases else input_size or 0
     for case in cases:
-        _check_case(case, size, output_size)
+        _check_case(case, size, output_size + len(monomials))
     signature = networks or (flat_network(size, output_size),)
-    draft = Specification(version, size, output_size, tuple(cases), signature, "")
+    draft = Specification(version, size, output_size, tuple(cases), signature, "", monomials)
     return replace(draft, sha256=hashlib.sha256(write(draft).encode()).hexdigest())
 
 
@@ -73,8 +74,9 @@ class _SpecificationWriter:
             networks = (replace(networks[0], name="N"),)
         self._networks = networks
         size = specification.input_size
-        columns = range(size + specification.output_size)
-        self._names = [element_name(networks, size, column, version) for column in columns]
+        outputs, monomials = specification.output_size, specification.monomials
+        columns = range(size + outputs + len(monomials))
+        self._names = [column_name(networks, size, outputs, monomials, k, version) for k in columns]
 
     def lines(self) -> Iterator[str]:
         """Declarations, then assertions in the shape that other tools expect."""

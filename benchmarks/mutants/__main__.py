@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import ast
 import csv
+import hashlib
 import math
 import sys
 import time
@@ -17,8 +18,6 @@ from collections import Counter, defaultdict
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import gettempdir
-
-import numpy as np
 
 from .areas import tests_of, trusted_files
 from .faults import FAULTS, stale
@@ -49,16 +48,22 @@ class Row:
 
 
 def sample(root: Path, count: int, seed: int) -> list[Mutant]:
-    """Mutants in proportion to what each file offers, at least a few of each; in random order."""
-    rng = np.random.default_rng(seed)
+    """Mutants in proportion to what each file offers, at least a few of each; in random order.
+
+    A mutant is ranked by a hash of its own key, so that a change of one line leaves the rest of the sample alone
+    and the rows of an earlier version of the tree still count.
+    """
     offered = {f: mutants(f, (root / f).read_text(encoding="utf-8")) for f in trusted_files(root)}
     total = sum(map(len, offered.values()))
     chosen: list[Mutant] = []
     for found in offered.values():
         share = min(len(found), max(LEAST, round(count * len(found) / total)))
-        chosen += [found[k] for k in rng.choice(len(found), share, replace=False)] if found else []
-    order = rng.permutation(len(chosen))[:count]
-    return [chosen[k] for k in order]
+        chosen += sorted(found, key=lambda m: _rank(m, seed))[:share]
+    return sorted(chosen, key=lambda m: _rank(m, seed))[:count]
+
+
+def _rank(mutant: Mutant, seed: int) -> str:
+    return hashlib.sha256(f"{seed}|{mutant.key}".encode()).hexdigest()
 
 
 def parses(file: str, text: str) -> bool:
@@ -71,8 +76,8 @@ def parses(file: str, text: str) -> bool:
 
 
 def run(count: int, seed: int, seconds: float, rows: Path, only: str) -> None:
-    """The sample's mutants that have no row yet, one by one; every row is written at once."""
-    known = {row.key for row in read_rows(rows)}
+    """The sample's mutants that have no row yet, or ran out of a shorter time; every row is written at once."""
+    known = {row.key for row in read_rows(rows) if row.status != "timeout" or row.seconds >= seconds}
     todo = [m for m in sample(ROOT, count, seed) if m.key not in known and only in m.file]
     say(f"{len(todo)} mutants to run, {len(known)} known")
     scratch = Scratch(ROOT, Path(gettempdir()) / f"mutants-{time.time_ns()}")
@@ -117,10 +122,11 @@ def read_rows(path: Path) -> list[Row]:
     if not path.is_file():
         return []
     with path.open(newline="") as stream:
-        return [
+        found = [
             Row(**{**line, "line": int(line["line"]), "seconds": float(line["seconds"])})  # type: ignore[arg-type]
             for line in csv.DictReader(stream)
         ]
+    return list({row.key: row for row in found}.values())  # the last word about a mutant counts
 
 
 def append_row(path: Path, row: Row) -> None:
@@ -204,7 +210,9 @@ def main() -> None:
     parser.add_argument("what", choices=("faults", "run", "report"))
     parser.add_argument("--count", type=int, default=400)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--seconds", type=float, default=0.0, help="per mutant (60) or fault (600)")
+    parser.add_argument(
+        "--seconds", type=float, default=0.0, help="of the processor, per mutant (60) or fault (600)"
+    )
     parser.add_argument("--rows", type=Path, default=ROWS)
     parser.add_argument("--only", default="", help="files, or names of faults, that contain this")
     given = parser.parse_args()

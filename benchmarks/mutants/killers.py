@@ -14,8 +14,8 @@ from pathlib import Path
 from .scratch import KERNEL, ONE_TEST, Scratch
 
 # a test that takes a good part of its limit on the unchanged tree may reach it for no other reason than load
-LONGEST = ONE_TEST / 4
-WRAPPER = "plugins/crown/boxes.py"  # calls the kernel, which no tracer sees
+LONGEST = ONE_TEST / 8
+WRAPPER = "plugins/crown/kernel/boxes.py"  # calls the kernel, which no tracer sees
 WORKERS = "core/run/"  # what a test does in worker processes, no tracer sees either
 
 

@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal, NoReturn
 
+import psutil
 import pytest
 
 from .tracer import Chosen, Tracer
 
 KERNEL = "plugins/crown/kernel/_boxes.c"
-ONE_TEST = 40  # seconds; a mutant that loops for ever fails its test
+ONE_TEST = 50  # seconds; a mutant that loops for ever fails its test
 NOTHING = int(pytest.ExitCode.NO_TESTS_COLLECTED)  # every test of the files is deselected
 HEAVY = (
     "numpy",
@@ -33,7 +34,8 @@ HEAVY = (
     "mpmath",
     "z3",
 )
-POLL = 0.02  # seconds
+POLL = 0.05  # seconds
+IDLE = 10  # times the limit in seconds of the clock: more than any load that was seen stretches a run
 Status = Literal["killed", "survived", "timeout", "broken"]
 
 
@@ -91,7 +93,7 @@ class Scratch:
         code, output = self.pytest(tests, seconds, [Chosen(single)] if single else [])
         took = time.monotonic() - started
         if code is None:
-            return Result("timeout", f"after {seconds:g} s", took)
+            return Result("timeout", f"after {seconds:g} s", seconds)
         if code in (0, NOTHING):
             return Result("survived", "", took)
         failed = [line for line in output.splitlines() if line.startswith(("FAILED", "ERROR"))]
@@ -159,9 +161,13 @@ def warm() -> None:
 
 
 def wait(child: int, seconds: float) -> int | None:
-    """The exit code of a process; None if time is up, and it is stopped with everything it started."""
-    deadline = time.monotonic() + seconds
-    while time.monotonic() < deadline:
+    """The exit code of a process; None if time is up, and it is stopped with everything it started.
+
+    Time is that of the processor, so that a busy machine makes no mutant look harmless; a process that sleeps for
+    ever is stopped as well.
+    """
+    deadline = time.monotonic() + IDLE * seconds
+    while time.monotonic() < deadline and processor_seconds(child) < seconds:
         done, status = os.waitpid(child, os.WNOHANG)
         if done:
             return os.waitstatus_to_exitcode(status)
@@ -169,3 +175,12 @@ def wait(child: int, seconds: float) -> int | None:
     os.killpg(child, signal.SIGKILL)
     os.waitpid(child, 0)
     return None
+
+
+def processor_seconds(process: int) -> float:
+    """What a process and its children that have ended have used."""
+    try:
+        used = psutil.Process(process).cpu_times()
+    except psutil.NoSuchProcess:
+        return 0.0
+    return float(used.user + used.system + used.children_user + used.children_system)

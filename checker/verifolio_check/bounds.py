@@ -10,7 +10,7 @@ The least of each a f(z) - d z over [l, u] is known. A coefficient in [c, c + w]
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,13 +44,15 @@ Start = dict[
 class Domains:
     """Parts of a region: intervals (count, size) of the box, which is node 0, and of the inputs of functions.
 
-    `node` is the place of each in a tree, `goal` the number of what is to be proved there.
+    `node` is the place of each in a tree, `goal` the number of what is to be proved there. `lines` of functions are
+    kept once they are known.
     """
 
     low: Ends
     high: Ends
     node: Index
     goal: Index
+    lines: dict[int, tuple[Ints, Ints]] = field(default_factory=dict)
 
     def pick(self, at: Index | NDArray[np.bool_]) -> Domains:
         low, high = ({z: e[at] for z, e in ends.items()} for ends in (self.low, self.high))
@@ -167,6 +169,7 @@ class Model:
                 start = {z: (value, np.zeros(len(at), np.int64))}
                 bound = Sweep(self, domains, at, self.scale[z] + GUARD).run(start) >> GUARD
                 better.at(ends, (at, neuron), sign * bound)
+        domains.lines.pop(z, None)
 
     def row(self, row: Row) -> tuple[Start, int]:
         """Where a row starts, and its limit rounded up in units of 2^-GUARD of the outputs', times a power of two."""
@@ -196,13 +199,13 @@ class Sweep:
 
     def __init__(self, model: Model, domains: Domains, at: Index, unit: int) -> None:
         self.model, self.at, self.unit, self.slopes, self.moves = model, at, unit, {}, {}
-        self.low, self.high = domains.low, domains.high
+        self.domains, self.low, self.high = domains, domains.low, domains.high
         self.rows: dict[int, tuple[Ints, Ints]] = {}  # coefficients by node, and their exponents
-        self.total = np.zeros(len(at), np.int64)
+        self.total, self.size = np.zeros(len(at), np.int64), 0  # and what no total exceeds
 
     def run(self, start: Start) -> Ints:
         for n, (value, width) in start.items():
-            if value.any():
+            if value.any() or width.any():  # coefficients that round to 0 count as well
                 self.add(n, value, width, np.full(len(self.at), ROW_BITS))
         for n in range(max(start), 0, -1):
             if n in self.rows:
@@ -216,7 +219,8 @@ class Sweep:
     def grow(self, part: Ints, exponent: Ints) -> None:
         """Add to the bounds, rounded down."""
         part = floor_shift(part, exponent - self.unit)
-        within(2 * (largest(self.total) + largest(part)))
+        self.size += largest(part)
+        within(self.size)
         self.total += part
 
     def add(self, n: int, value: Ints, width: Ints, exponent: Ints) -> None:
@@ -239,25 +243,28 @@ class Sweep:
         node, (a, exponent) = self.model.network.nodes[n], self.rows.pop(n)
         z = node.parent
         low, high, scale = self.low[z][self.at], self.high[z][self.at], self.model.scale[z]
-        below, above = curves.lines(node.function, low, high, scale)
+        if z not in self.domains.lines:
+            self.domains.lines[z] = curves.lines(node.function, self.low[z], self.high[z], scale)
+        below, above = (line[self.at] for line in self.domains.lines[z])
         if z in self.slopes:
             below = np.where((self.slopes[z] >= 0) & (low < 0) & (high > 0), self.slopes[z], below)
-        d = (a * np.where(a < 0, above, below)) >> curves.SLOPE_BITS
+        d = (a * (below + (a < 0) * (above - below))) >> curves.SLOPE_BITS
         if z in self.moves:
             moves = floor_shift(self.moves[z], ROW_BITS - exponent)
-            within(largest(moves) + largest(d))
+            within(4 * (largest(moves) + largest(d)) * node.size)
             d -= moves
+            within(4 * largest(np.abs(d).sum(1)) * (largest(low, high) + 1))
         self.grow(curves.least(node.function, a, d, low, high, scale).sum(1), exponent + scale)
         self.add(z, d, np.zeros(len(d), np.int64), exponent)
 
     def through_map(self, n: int) -> None:
         """Multipliers on an affine node become multipliers on its parents."""
         bias, (d, exponent) = self.model.bias[n], self.rows.pop(n)
-        up, down = np.maximum(d, 0).sum(1), np.minimum(d, 0).sum(1)  # d has few bits, see `add`
+        above, below = np.maximum(d, 0), np.minimum(d, 0)
+        up, down = above.sum(1), below.sum(1)  # d has few bits, see `add`
         if bias is not None:
             within(2 * largest(up, down) * largest(*bias[:2]))
-            part = np.maximum(d, 0) @ bias[0] + np.minimum(d, 0) @ bias[1]
-            self.grow(np.asarray(part, np.int64), exponent + bias[2])
+            self.grow((above * bias[0] + below * bias[1]).sum(1), exponent + bias[2])
         for parent, linear in self.model.network.nodes[n].terms:
             raw = linear.pull(d)
             within(largest(raw) + 2 * linear.error * largest(up, down))

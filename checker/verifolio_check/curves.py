@@ -60,9 +60,8 @@ def sigmoid(z: Ints, scale: int) -> Ints:
 def lines(function: str, low: Ints, high: Ints, scale: int) -> tuple[Ints, Ints]:
     """Slopes of lines below and above, in units of 2^-SLOPE_BITS: the default choice, any would be sound."""
     if function == RELU:
-        on, off, mixed = low >= 0, high <= 0, high > -low
-        upper = (np.maximum(high, 0) * float(ONE) / np.maximum(high - low, 1)).astype(np.int64)
-        return np.where(on | (~off & mixed), ONE, 0), np.where(on, ONE, np.where(off, 0, upper))
+        up, down = np.maximum(high, 0), np.maximum(-low, 0)
+        return (up > down) * ONE, (up * float(ONE) / np.maximum(up + down, 1)).astype(np.int64)
     ends = [np.clip(e * 2.0**-scale, -24.0, 24.0) for e in (low, high)]
     below, above = ((slope_below(*e) * ONE).astype(np.int64) for e in (ends, (-ends[1], -ends[0])))
     return below, above
@@ -88,17 +87,15 @@ def least(function: str, a: Ints, d: Ints, low: Ints, high: Ints, scale: int) ->
     The sum is concave or convex between 0 and the ends. Where it is convex it is least at an end or within one step
     of the table's point k at which its slope changes sign, and there by at most |a| max|s''| step^2 below its value.
     """
-    points = [low, high, np.clip(0, low, high)]
-    lost: Ints | int = 0
-    if function == SIGMOID:
-        share = np.abs(d / np.where(a == 0, 1, a))
-        k = floor_shift(np.searchsorted(SLOPE[: FAR + 1], share).astype(np.int64) - FAR, STEP - scale)
-        points += [np.clip(k, low, high), np.clip(-k, low, high)]
-        lost = -floor_shift(-np.abs(a), 2 * STEP + 2 - scale)  # max|s''| < 1/10, and s' rounds by nothing
-    reach = largest(low, high) + (1 << max(scale, 0) if function == SIGMOID else 1)
-    within(4 * (largest(a) + largest(d)) * reach * a.shape[-1])
+    if function == RELU:  # a and d have so few bits that nothing wraps, see `Sweep`
+        ends = (a * np.maximum(z, 0) - d * z for z in (low, high))
+        return np.asarray(np.minimum(np.minimum(*ends), 0))
+    share = np.abs(d / np.where(a == 0, 1, a))
+    k = floor_shift(np.searchsorted(SLOPE[: FAR + 1], share).astype(np.int64) - FAR, STEP - scale)
+    within(4 * (largest(a) + largest(d)) * (largest(low, high) + (1 << max(scale, 0))) * a.shape[-1])
     values = []
-    for z in points:
+    for z in (low, high, *(np.clip(p, low, high) for p in (0, k, -k))):
         below, above = image(function, z, z, scale)
         values.append(a * np.where(a < 0, above, below) - d * z)
-    return np.asarray(np.min(values, 0) - lost)
+    # max|s''| < 1/10, and s' rounds by nothing
+    return np.asarray(np.min(values, 0) + floor_shift(-np.abs(a), 2 * STEP + 2 - scale))

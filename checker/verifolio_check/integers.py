@@ -32,7 +32,7 @@ def within(bound: int) -> None:
 
 def largest(*arrays: Ints) -> int:
     """The largest magnitude."""
-    return max(max(int(a.max(initial=0)), -int(a.min(initial=0))) for a in arrays)
+    return max(int(max(a.max(initial=0), -a.min(initial=0))) for a in arrays)
 
 
 def times(left: Ints, right: Floats, mass: int) -> Ints:
@@ -55,11 +55,11 @@ def times(left: Ints, right: Floats, mass: int) -> Ints:
 def floor_shift(x: Ints, r: Ints | int) -> Ints:
     """floor(x / 2^r), where r has one entry per row of x or is a number, of any sign."""
     r = np.asarray(r, np.int64).reshape((-1,) + (1,) * (x.ndim - 1))
-    left = np.clip(-r, 0, 62)
-    if left.any():
+    if (r < 0).any():
+        left = np.minimum(np.maximum(-r, 0), 62)
         within(ROOM if (np.abs(x) >> (62 - left)).any() else 0)
         x = x << left
-    return np.asarray(x >> np.clip(r, 0, 62))
+    return np.asarray(x >> np.minimum(np.maximum(r, 0), 62))
 
 
 def scaled(value: Floats, exponent: int) -> Ints:

@@ -18,13 +18,14 @@ class Linear:
     """
 
     def __init__(self, low: Floats, high: Floats, inputs: int, index: Ints, fine: bool) -> None:
+        self.low, self.high = low, high
         self.inputs, self.index, self.shape = inputs, index, (low.shape[0], low.shape[2], index.shape[1])
         self.outputs = int(np.prod(self.shape))
         sums = [np.abs(low).sum(axis) for axis in (1, 2)]
         bits = min(FINE_BITS, MOST_MASS - magnitude(*sums) + magnitude(low, high)) if fine else WEIGHT_BITS
         self.exponent = max(bits, WEIGHT_BITS) - magnitude(low, high)
         weight = scaled(low, self.exponent)
-        self.error = largest(-scaled(-high, self.exponent) - weight)
+        self.error = repeats(index) * largest(-scaled(-high, self.exponent) - weight)
         self.weight = weight.astype(np.float64)
         self.back = np.ascontiguousarray(self.weight.transpose(0, 2, 1))
         # no sum of magnitudes of weights over the entries, or over the channels, is larger; errors included
@@ -72,3 +73,10 @@ class Linear:
     def apply(self, value: Ints, weight: Floats) -> Ints:
         """Values of the outputs (groups, channels, patches)."""
         return times(self.patches(value), weight, self.mass).swapaxes(1, 2)
+
+
+def repeats(index: Ints) -> int:
+    """How often an input stands in one patch, or more: the errors of its weights add up."""
+    ordered = np.sort(index, -1)
+    again = (ordered[..., 1:] == ordered[..., :-1]) & (ordered[..., 1:] >= 0)
+    return 1 + int(again.sum(-1).max(initial=0))

@@ -12,6 +12,9 @@ from verifolio_check.integers import Ints
 from verifolio_check.tree import LEAF, NO_CUT, NO_DATA, Goal, Tree, Walk
 
 FEW_INPUTS = 16  # with so few, what a leaf lacks is won by halving inputs
+# levels of halved boxes from one that bounds its neurons anew to the next; a leaf does so where it must. Bounding all
+# neurons costs a hundred times a leaf's own rows
+APART = 3
 SMALL = 10_000  # values of a network whose neurons are bounded anew where a leaf is split
 COLUMNS = ("place", "neuron", "cut", "star", "parent", "left", "right")
 
@@ -30,7 +33,7 @@ class GrowingTree(Tree):
 
     @classmethod
     def of_boxes(cls, trace: dict[str, Any], scale: int) -> GrowingTree:
-        """What a search on inputs left behind; every box bounds its neurons anew."""
+        """What a search on inputs left behind; boxes of every few levels bound their neurons anew."""
         tree = cls(len(trace["dimension"]))
         inner = np.flatnonzero(trace["dimension"] >= 0)
         tree.place[inner], tree.neuron[inner] = 0, trace["dimension"][inner]
@@ -39,7 +42,11 @@ class GrowingTree(Tree):
         for side in ("left", "right"):
             parts = trace[side][inner]
             getattr(tree, side)[inner], tree.parent[parts] = parts, inner
-        tree.star[:] = 1
+        level, depth = np.zeros(1, np.int64), 0
+        while len(level):
+            tree.star[level] = depth % APART == 0
+            level = level[tree.place[level] != LEAF]
+            level, depth = np.concatenate([tree.left[level], tree.right[level]]), depth + 1
         return tree
 
     def split(self, nodes: Index, place: Ints, neuron: Ints, cut: Ints, star: bool) -> None:
@@ -98,20 +105,28 @@ class Refining(Walk):
     ) -> None:
         super().__init__(model, tree, [goal], unit, len(model.network.nodes) - 1)
         self.deadline, self.allowed = deadline, most
+        self.few = self.first.low[0].shape[1] <= FEW_INPUTS
+        self.again = self.first.pick(np.zeros(0, np.intp))
 
     def step(self, work: Domains) -> Domains:
-        if time.monotonic() > self.deadline:
+        if time.process_time() > self.deadline:
             raise CannotWrite("the checker's bounds took too long to follow the search")
-        return super().step(work)
+        after, again = super().step(work), self.again
+        self.again = again.pick(np.zeros(0, np.intp))
+        return after.join(again)
 
     def close(self, leaves: Domains, margin: Ints) -> None:
         work = leaves.pick(margin <= 0)
+        if self.few:  # bound the neurons anew first
+            bare = self.tree.star[work.node] == 0
+            self.tree.star[work.node] = 1
+            self.again, work = work.pick(bare), work.pick(~bare)
         self.refined += len(work.node)
         if self.refined > self.allowed:
             raise CannotWrite("the checker's bounds would need far more subproblems than the search")
         if not len(work.node):
             return
-        if work.low[0].shape[1] <= FEW_INPUTS:
+        if self.few:
             self._halve(work)
         else:
             for k in range(len(work.node)):
@@ -130,7 +145,7 @@ class Refining(Walk):
                 value, exponent = sweep.rows[0]
                 size += np.abs(value) * np.exp2(-exponent.astype(np.float64))[:, None]
         place = np.where(width > 1, (size + 1e-9 * size.max() + 1e-300) * width, -1.0).argmax(1)
-        self.tree.split(work.node, np.zeros_like(place), place, np.full_like(place, NO_CUT), True)
+        self.tree.split(work.node, np.zeros_like(place), place, np.full_like(place, NO_CUT), False)
         for node in work.node.tolist():
             self._inherit(node, [])
 

@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import os
+import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-# After the limit, verifiers have `Settings.grace` to stop; this much more, and the driver itself hangs.
-OVERRUN = 0.5
+from verifolio.cli.keeper import announce, kept
+
+# A limit may be overrun by half a second. So long after it the process is ended; the rest is for ending it, which
+# takes the system a moment where gigabytes are to be freed.
+OVERRUN = 0.2
+# A query's own limit is this much shorter, so that verifiers that need all of their grace still answer in time;
+RESERVE = 0.3
+LEAST_SHARE = 0.05  # but no more than this part of it
 
 _begun = time.monotonic()
 
@@ -19,6 +28,11 @@ def begin(at: float | None = None) -> None:
     """A command begins now, or began at this time of `time.monotonic`."""
     global _begun
     _begun = time.monotonic() if at is None else at
+
+
+def at(seconds: float) -> float:
+    """The time of `time.monotonic` so many seconds after the command began."""
+    return _begun + seconds
 
 
 def elapsed() -> float:
@@ -37,13 +51,26 @@ def process_start() -> float:
     return now - max(0.0, age)
 
 
-@contextmanager
-def guard(limit: float, leave: Callable[[], int]) -> Iterator[None]:
-    """Inside, the process ends at the latest `OVERRUN` seconds after the limit, with the code of `leave`.
+def left(limit: float) -> float:
+    """How long a query may take so that its answer is there within the limit."""
+    return limit - min(RESERVE, LEAST_SHARE * limit) - elapsed()
 
-    Verifiers are stopped by their supervisors long before. This is for a driver that does not come back: one
-    that reads an enormous file, or imports a plugin that never ends.
+
+@contextmanager
+def guard(limit: float, code: int, words: dict[str, Any], leave: Callable[[], None]) -> Iterator[None]:
+    """Inside, the process ends soon after the limit with this exit code, whatever it does.
+
+    Verifiers are stopped by their supervisors before. This is for a driver that does not come back: one that reads an
+    enormous file, or imports a plugin that never ends. The process's keeper ends it and prints what it makes of
+    `words`; without a keeper a thread does, after `leave`.
     """
+    if kept():
+        announce(at(limit + OVERRUN), code, words)
+        try:
+            yield
+        finally:
+            announce(math.inf, code)
+        return
     wait = limit + OVERRUN - elapsed()
     if wait > threading.TIMEOUT_MAX:
         yield
@@ -52,8 +79,10 @@ def guard(limit: float, leave: Callable[[], int]) -> Iterator[None]:
 
     def expire() -> None:
         if lock.acquire(blocking=False):
-            code = leave()
-            _kill_children()
+            from verifolio.run.tree import descendants, signal_all
+
+            leave()
+            signal_all(descendants(os.getpid()), signal.SIGKILL)
             os._exit(code)
 
     timer = threading.Timer(max(0.0, wait), expire)
@@ -64,14 +93,3 @@ def guard(limit: float, leave: Callable[[], int]) -> Iterator[None]:
     finally:
         lock.acquire()  # an `expire` that has begun ends the process
         timer.cancel()
-
-
-def _kill_children() -> None:
-    """What this process started; workers notice its end themselves, a template that still imports does not."""
-    import psutil
-
-    for child in psutil.Process().children(recursive=True):
-        try:
-            child.kill()
-        except psutil.Error:
-            continue

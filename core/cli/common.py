@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from verifolio.cli.bundles import Choice, Running
 from verifolio.cli.codes import DONE, UNDECIDED, UNEXPECTED
 from verifolio.plugin.hookspecs import hookimpl
+from verifolio.storage.invocation import INVOKED
 
 if TYPE_CHECKING:
     from verifolio.model.answer import Answer, Verdict
@@ -48,6 +49,11 @@ def open_oracle(
 
     plugins = current_plugins().plus(Listener(verbose))
     with ExitStack() as stack:
+        invocation = INVOKED.get()
+        if running.store and invocation is not None:
+            from verifolio.storage.runs import Recorder
+
+            plugins = plugins.plus(stack.enter_context(Recorder(running.store, invocation)))
         place = stack.enter_context(plugins.make_executor(running.place, LANES * lanes, running.device))
         share = place.share(lanes, running.cores)
         place.warm()

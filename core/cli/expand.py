@@ -14,6 +14,7 @@ from typer.core import TyperCommand
 
 from verifolio.cli.bundles import Bundle
 from verifolio.cli.codes import EPILOG
+from verifolio.storage.invocation import invoked
 
 METAVARS: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT"}
 ONCE = frozenset({"epsilon"})  # takes a list: a second value means more radii, and would replace the first
@@ -82,8 +83,10 @@ def expanded(function: Callable[..., None]) -> Callable[..., None]:
             parameters.append(parameter.replace(annotation=kind, kind=inspect.Parameter.KEYWORD_ONLY))
 
     def command(**given: Any) -> None:
+        options = dict(given)
         made = {name: make_bundle(cls, given) for name, cls in bundles.items()}
-        function(**given, **made)
+        with invoked(function.__name__, options):
+            function(**given, **made)
 
     command.__name__, command.__module__ = function.__name__, function.__module__
     command.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]

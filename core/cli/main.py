@@ -10,14 +10,20 @@ from typing import Any, NoReturn
 
 from verifolio.cli.clock import begin, process_start
 from verifolio.cli.codes import ALARM, BAD_INPUT, BUG, CLOSED, DONE, INTERRUPTED
+from verifolio.cli.keeper import keep
 from verifolio.cli.output import complain
+from verifolio.storage.invocation import ARGUMENTS
 
 DEBUG_VARIABLE = "VERIFOLIO_DEBUG"
 
 
 def main() -> NoReturn:
     """Run the command line and leave with its exit code."""
-    code = run(sys.argv[1:], process_start())
+    started = process_start()
+    if sys.argv[1:2] == ["verify"]:  # the command whose limit holds from outside
+        keep(_too_late)
+        _begin(sys.argv[2:])
+    code = run(sys.argv[1:], started)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -25,9 +31,25 @@ def main() -> NoReturn:
     sys.exit(code)
 
 
+def _begin(options: list[str]) -> None:
+    """Start what takes longest, the imports of the workers, before options are understood; they may go unused."""
+    if any(word.startswith(("--help", "--executor")) for word in options):
+        return
+    from verifolio.run.template import begin
+
+    begin()
+
+
+def _too_late(words: dict[str, Any]) -> str:
+    from verifolio.cli.verify import too_late
+
+    return too_late(words)
+
+
 def run(arguments: list[str], started: float | None = None) -> int:
     """Run one command, whose time counts from `started` or from now; gives the exit code."""
     begin(started)
+    ARGUMENTS.set(tuple(arguments))
     code = _run(arguments)
     if code == INTERRUPTED:
         complain("interrupted")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import math
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn
 
 import typer
 
@@ -24,7 +25,9 @@ from verifolio.plugin.options import described
 if TYPE_CHECKING:
     from verifolio.model.answer import Answer
     from verifolio.model.query import Query
+    from verifolio.vnnlib import Specification
 
+SHOWN_WARNINGS = 3  # about one property: files repeat the same slip on every line
 Files = Annotated[
     list[str], typer.Argument(metavar="NETWORK... PROPERTY", help="ONNX files, then a VNN-LIB file.")
 ]
@@ -61,39 +64,59 @@ def verify(files: Files, running: Running, expect: Expect, written: Written) -> 
         verifolio verify examples/networks/digits_dense.onnx \\
             examples/networks/properties/digits_dense_45_0.2.vnnlib --timeout 20 --json
     """
-    from verifolio.cli.clock import elapsed, guard
+    from verifolio.cli.clock import elapsed, guard, left
 
-    def give_up() -> int:
-        show(None, late(elapsed()), written.json)
+    def give_up() -> None:
+        sys.stdout.write(too_late(words))
         sys.stdout.flush()
-        return UNDECIDED
 
-    timeout = running.timeout
+    timeout, words = running.timeout, {"seconds": running.timeout, "json": written.json}
     # jobs of `inline` run under a debugger, whose user takes time
     limit = math.inf if running.executor == "inline" or not timeout else timeout
     with ExitStack() as stack:
         stack.enter_context(going_on("nothing is kept of a query that is not decided", "ask it again"))
-        with guard(limit, give_up):
+        with guard(limit, UNDECIDED, words, give_up):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verifolio-"))
             if written.certificate or written.certified:
                 running = tracing(files, running, folder)
             oracle = stack.enter_context(open_oracle(running, alarm=False, verbose=written.verbose))
             oracle.start_counts = True
             query = load_query(files)
-            left = timeout - elapsed() if timeout else None
-            answer = late(elapsed()) if left is not None and left <= 0 else oracle.ask(query, left)
+            seconds = left(timeout) if timeout else None
+            answer = late(elapsed()) if seconds is not None and seconds <= 0 else oracle.ask(query, seconds)
         if written.certificate or written.certified:
             target = Path(written.certificate or Path(folder) / "certificate.gz")
             answer = with_certificate(files, answer, Path(folder), target)
             answer = checked(files, answer, target) if written.certified else answer
-        finish(query, answer, written, expect.expect, certificate_notes(running.option, answer))
+        code = finish(query, answer, written, expect.expect, certificate_notes(running.option, answer))
+        leave_in_time(limit, code)
+
+
+def leave_in_time(limit: float, code: int) -> NoReturn:
+    """End with the code; where workers take until the limit to go, without waiting for them."""
+    from verifolio.cli.clock import OVERRUN, at
+    from verifolio.cli.keeper import announce
+
+    sys.stdout.flush()
+    announce(at(limit + OVERRUN), code)
+    raise typer.Exit(code)
+
+
+def too_late(words: dict[str, Any]) -> str:
+    """What is printed where the driver itself does not come back in time."""
+    from verifolio.cli.output import plain
+
+    answer = late(words["seconds"])
+    if words["json"]:
+        return json.dumps(plain(describe(None, answer, {}) | {"notes": []})) + "\n"
+    return "\n".join(lines(answer)) + "\n"
 
 
 def late(seconds: float) -> Answer:
-    """The answer where no verifier got any time."""
+    """The answer where verifiers got no time, or could not be waited for."""
     from verifolio.model.answer import Answer, Verdict
 
-    reason = "reading the files and starting the workers took all the time"
+    reason = "reading the files, starting the workers or stopping them took too long"
     return Answer(Verdict.TIMEOUT, reason=reason, seconds=seconds)
 
 
@@ -138,9 +161,9 @@ def with_certificate(files: list[str], answer: Answer, folder: Path, target: Pat
 
     if answer.verdict is not Verdict.UNSAT:
         return answer
-    began = time.monotonic()
+    began = time.process_time()
     said = write(Path(files[0]), Path(files[1]), folder, target, answer.seconds)
-    took = round(time.monotonic() - began, 3)
+    took = round(time.process_time() - began, 3)
     return replace(answer, stats={**answer.stats, "certificate": said, "certificate_seconds": took})
 
 
@@ -151,7 +174,19 @@ def load_query(files: list[str]) -> Query:
 
     if len(files) < 2:
         raise InputError("command line", "at least one network and a property", f"{len(files)} file(s)")
-    return Query.from_files(files[:-1], files[-1])
+    query = Query.from_files(files[:-1], files[-1])
+    show_warnings(query.specification)
+    return query
+
+
+def show_warnings(specification: Specification) -> None:
+    """What was read although the standard does not allow it, on standard error."""
+    from verifolio.cli.output import complain
+
+    for text in specification.warnings[:SHOWN_WARNINGS]:
+        complain(f"warning: {text}")
+    if len(specification.warnings) > SHOWN_WARNINGS:
+        complain(f"warning: {len(specification.warnings) - SHOWN_WARNINGS} more like this")
 
 
 def finish(
@@ -160,8 +195,8 @@ def finish(
     written: Written,
     expect: str | None,
     notes: Sequence[str] = (),
-) -> None:
-    """Print, write the counterexample, leave with the exit code."""
+) -> int:
+    """Print, write the counterexample; gives the exit code."""
     from verifolio.cli.output import complain
     from verifolio.model.answer import Flag
     from verifolio.model.counterexample import counterexample_text
@@ -175,16 +210,18 @@ def finish(
         complain(f"warning: {answer.reason}; nothing about the network was proved")
     if Flag.ALARM in answer.flags:
         complain(f"soundness alarm: {answer.reason}")
-        raise typer.Exit(ALARM)
-    raise typer.Exit(exit_code([answer.verdict], expect or answer.verdict.value))
+        return ALARM
+    return exit_code([answer.verdict], expect or answer.verdict.value)
 
 
-def show(query: Query | None, answer: Answer, as_json: bool, notes: Sequence[str] = ()) -> None:
+def show(query: Query, answer: Answer, as_json: bool, notes: Sequence[str] = ()) -> None:
     """Print the answer."""
     from verifolio.cli.output import say, say_json
 
     if as_json:
-        say_json(describe(query, answer) | {"notes": list(notes)})
+        from verifolio.storage.versions import versions
+
+        say_json(describe(query, answer, versions()) | {"notes": list(notes)})
         return
     for line in lines(answer):
         say(line)
@@ -204,10 +241,8 @@ def lines(answer: Answer) -> list[str]:
     return shown
 
 
-def describe(query: Query | None, answer: Answer) -> dict[str, Any]:
+def describe(query: Query | None, answer: Answer, versions: Mapping[str, object]) -> dict[str, Any]:
     """The answer for programs; without a query its hashes are not known."""
-    from verifolio.storage.versions import versions
-
     witness = answer.witness
     return {
         "verdict": answer.verdict.value,
@@ -233,5 +268,5 @@ def describe(query: Query | None, answer: Answer) -> dict[str, Any]:
             }
             for a in answer.attempts
         ],
-        "versions": versions(),
+        "versions": dict(versions),
     }

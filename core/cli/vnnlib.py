@@ -46,6 +46,7 @@ def check(
         verifolio vnnlib check examples/networks/properties/digits_dense_45_0.2.vnnlib
     """
     from verifolio.cli.output import complain, say
+    from verifolio.cli.verify import show_warnings
     from verifolio.vnnlib import VnnlibError
 
     bad = 0
@@ -56,6 +57,7 @@ def check(
             complain(str(error))
             bad += 1
             continue
+        show_warnings(spec)
         say(f"{file}: ok, VNN-LIB {spec.version}, {summary(spec)}")
     raise typer.Exit(BAD_INPUT if bad else DONE)
 
@@ -77,7 +79,7 @@ def show(file: PropertyFile, written: Json) -> None:
         say(f"case {i}: {case_line(case)}")
         for k, rows in enumerate(case.disjuncts):
             for row in rows.linear_rows():
-                terms = " ".join(f"{float(c):+g}*{name(spec, v)}" for v, c in row.terms)
+                terms = " ".join(f"{float(c):+g}*{spec.name(v)}" for v, c in row.terms)
                 say(f"  disjunct {k}: {terms} {'<' if row.strict else '<='} {float(row.rhs):g}")
 
 
@@ -147,7 +149,8 @@ def merge(
     query = load_query(files)
     check_sizes(query)
     spec = query.specification
-    single = specification_from_cases(spec.cases, output_size=spec.output_size, input_size=spec.input_size)
+    outputs = query.graph.output_size  # the merged network computes what the property multiplies
+    single = specification_from_cases(spec.cases, output_size=outputs, input_size=spec.input_size)
     folder = Path(written.output)
     folder.mkdir(parents=True, exist_ok=True)
     write_onnx(query.graph, folder / "merged.onnx")
@@ -186,12 +189,6 @@ def case_line(case: Case) -> str:
     return box + (f", {case.input_rows.count} input rows" if case.input_rows.count else "")
 
 
-def name(spec: Specification, column: int) -> str:
-    from verifolio.vnnlib.symbols import element_name
-
-    return element_name(spec.networks, spec.input_size, column, spec.version)
-
-
 def describe(spec: Specification) -> dict[str, Any]:
     """The normal form for programs; numbers are outward-rounded doubles."""
     cases = [
@@ -203,7 +200,7 @@ def describe(spec: Specification) -> dict[str, Any]:
             "disjuncts": [
                 [
                     {
-                        "terms": {name(spec, v): float(k) for v, k in row.terms},
+                        "terms": {spec.name(v): float(k) for v, k in row.terms},
                         "rhs": float(row.rhs),
                         "strict": row.strict,
                     }

@@ -1,7 +1,7 @@
-"""The exact value of a small piecewise linear graph at a point, in integer arithmetic.
+"""The exact value of a small piecewise polynomial graph at a point, in integer arithmetic.
 
-Every double is an integer times a power of two, so a graph of affine maps and ReLUs maps such points to such
-points: all entries of a vector share one exponent, and nothing is ever rounded.
+Every double is an integer times a power of two, so a graph of affine maps, ReLUs and products maps such points to
+such points: all entries of a vector share one exponent, and nothing is ever rounded.
 """
 
 from __future__ import annotations
@@ -14,20 +14,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.graph import Concat, Constant, Graph, Op, Relu, Select, Step, Sum, Whole
+from verifolio.graph import Concat, Constant, Elementwise, Graph, Op, Product, Relu, Select, Step, Sum, Whole
 from verifolio.graph.graph import is_exact
 from verifolio.graph.matrix import linear_part, offset
 
 Array = NDArray[np.float64]
 Integers = NDArray[np.object_]
 Dyadic = tuple[Integers, int]  # integers and the exponent e: value = integer * 2**-e
-MAX_PRODUCTS = 400_000
+MAX_PRODUCTS = 400_000  # of long integers, one by one in Python: a limit on time
+MAX_BENT_PRODUCTS = 8  # nodes that multiply variables: each may double the digits
+MAX_POWER = 16  # each power multiplies the number of digits
 
 
 def evaluable(graph: Graph) -> bool:
-    """Whether the graph is piecewise linear between its jumps, small, and stored without error terms."""
-    bent = len(graph.relus) + len(graph.steps)
+    """Whether the graph is piecewise polynomial, small, and stored without error terms."""
+    products = [n.op for n in graph.nodes if isinstance(n.op, Product) or _is_power(n.op)]
+    bent = len(graph.relus) + len(graph.steps) + len(products)
     if bent < len(graph.nonlinear) or not all(is_exact(node.op) for node in graph.nodes):
+        return False
+    if len(products) > MAX_BENT_PRODUCTS:
         return False
     return sum(_products(graph, i) for i in range(1, len(graph.nodes))) <= MAX_PRODUCTS
 
@@ -42,6 +47,10 @@ def evaluate(graph: Graph, x: Array) -> list[Fraction]:
         )
     integers, exponent = values[graph.output]
     return [Fraction(int(v), 1 << exponent) for v in integers]
+
+
+def _is_power(op: Op) -> bool:
+    return isinstance(op, Elementwise) and op.function == "pow" and op.parameter in range(2, MAX_POWER + 1)
 
 
 def _products(graph: Graph, i: int) -> int:
@@ -77,6 +86,13 @@ def _apply(op: Op, values: list[Dyadic], parents: tuple[int, ...]) -> Dyadic:
     if isinstance(op, Step | Whole):
         integers, exponent = inputs[0]
         return _integers(np.array([jump(op, Fraction(int(v), 1 << exponent)) for v in integers]))
+    if isinstance(op, Product):
+        (left, one), (right, other) = inputs
+        return left * right, one + other
+    if isinstance(op, Elementwise):
+        integers, exponent = inputs[0]
+        power = int(op.parameter)
+        return np.array([int(v) ** power for v in integers], dtype=object), exponent * power
     total = _integers(offset(op))
     for matrix, (integers, exponent) in zip(
         linear_part(op, tuple(len(v) for v, _ in inputs)), inputs, strict=True

@@ -30,14 +30,35 @@ def bind(networks: Networks, specification: Specification, where: str) -> tuple[
         return networks, specification
     matched = match_networks(declared, networks, where)
     starts = {"input": 0, "output": 0}
-    placed = []
+    placed, shown = [], []
     for declaration, network in zip(declared, matched, strict=True):
         sides = {}
         for kind, tensors in (("input", declaration.inputs), ("output", declaration.outputs)):
-            sides[kind] = _place(kind, tensors, network, starts[kind])
+            sides[kind] = _place(kind, tensors, network.exposing(()), starts[kind])
             starts[kind] += sum(t.size for t in tensors)
-        placed.append(replace(declaration, inputs=sides["input"], outputs=sides["output"]))
-    return matched, arrange(specification, tuple(placed))
+        hidden = _in_order(declaration.hidden, starts["output"])
+        starts["output"] += sum(t.size for t in hidden)
+        shown.append(network.exposing(_exposed(declaration, network)))
+        placed.append(replace(declaration, inputs=sides["input"], outputs=sides["output"], hidden=hidden))
+    return tuple(shown), arrange(specification, tuple(placed))
+
+
+def _exposed(declaration: NetworkDeclaration, network: Network) -> tuple[str, ...]:
+    """The network's tensors for which the declared hidden ones stand."""
+    names: list[str] = []
+    for tensor in declaration.hidden:
+        name = network.inner_name(str(tensor.node))
+        if name is None or name in names:
+            expected = f"a tensor or a node between inputs and outputs of {network.path.name}, each once"
+            remedy = f"name the tensor that {tensor.name} stands for"
+            raise InputError(tensor.where, expected, f'"{tensor.node}"', remedy)
+        names.append(name)
+    return tuple(names)
+
+
+def _in_order(tensors: Sequence[Tensor], start: int) -> tuple[Tensor, ...]:
+    starts = accumulate((t.size for t in tensors[:-1]), initial=start)
+    return tuple(replace(t, offset=k) for t, k in zip(tensors, starts, strict=False))
 
 
 def match_networks(declared: Declarations, given: Networks, where: str) -> Networks:
@@ -115,14 +136,17 @@ def _quoted(names: Sequence[str]) -> str:
 
 
 def check_sizes(query: Query) -> None:
-    """Refuse a property whose sizes are not the networks'; imports them."""
+    """Refuse a property whose sizes are not the networks'; reads the files, runs nothing."""
     specification = query.specification
     if all(d.name for d in specification.networks):
         for declared, network in zip(specification.networks, query.networks, strict=True):
             _check_tensors("input", declared.inputs, network.inputs)
-            _check_tensors("output", declared.outputs, network.outputs)
+            plain = len(network.outputs) - len(network.exposed)
+            _check_tensors("output", declared.outputs, network.outputs[:plain])
+            _check_tensors("hidden tensor", declared.hidden, network.outputs[plain:])
     got = (specification.input_size, specification.output_size)
-    want = (query.graph.input_size, query.graph.output_size)
+    inputs = [n.input_size for n in query.networks]
+    want = (inputs[0] if query.shared_input else sum(inputs), sum(n.output_size for n in query.networks))
     if got != want:
         raise InputError(
             query.name or "specification",

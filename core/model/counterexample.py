@@ -25,7 +25,7 @@ def assignment_text(query: Query, witness: Witness) -> str:
     """Each tensor as `name type [shape]`, then its values; networks in the order of their declarations."""
     lines: list[str] = []
     for network in query.specification.networks:
-        for values, tensors in ((witness.x, network.inputs), (witness.y, network.outputs)):
+        for values, tensors in ((witness.x, network.inputs), (witness.y, network.results)):
             for tensor in tensors:
                 size = math.prod(tensor.shape)
                 lines.append(f"{tensor.name} {tensor.dtype} [{','.join(str(n) for n in tensor.shape)}]")

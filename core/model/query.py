@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from verifolio.graph import Concat, Graph, GraphBuilder, Select
+from verifolio.graph.monomials import with_monomials
 from verifolio.model.binding import bind, check_sizes, files_by_name
 from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.onnx_import.network import Network
@@ -63,8 +64,9 @@ class Query:
 
     @cached_property
     def graph(self) -> Graph:
-        """One graph: the network's own, or the product of several."""
-        return product_graph([n.graph for n in self.networks], self.shared_input)
+        """One graph: the network's own or the product of several, then the property's products of variables."""
+        plain = product_graph([n.graph for n in self.networks], self.shared_input)
+        return with_monomials(plain, self.specification.monomials)
 
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
@@ -88,7 +90,11 @@ class Query:
             lower = np.maximum(lower, self.ball.centre - reach - 2.0**-50 * np.abs(self.ball.centre))
             upper = np.minimum(upper, self.ball.centre + reach + 2.0**-50 * np.abs(self.ball.centre))
         graph = self.graph
-        if graph.steps and only_compares(case.disjuncts, graph.input_size):
+        if (
+            graph.steps
+            and not self.specification.monomials
+            and only_compares(case.disjuncts, graph.input_size)
+        ):
             # after sums of +-1 a softmax is flat in floating point; its order is that of what it reads
             graph = logits(graph) or graph
         return settle(graph, lower, upper)

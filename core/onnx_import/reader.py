@@ -16,7 +16,7 @@ from verifolio.onnx_import.network import Network, TensorSignature
 from verifolio.onnx_import.values import Known, Malformed, Shape
 
 EXPORT_AGAIN = "export the network again, or inspect it with onnx.checker.check_model"
-MAX_INPUT = 2**24
+MAX_INPUT = 2**24  # numbers, as in any other tensor (`lowering.py`)
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +51,18 @@ def tensor_names(network: Network) -> tuple[tuple[str, ...], tuple[str, ...]]:
     graph = parse_model(network).graph
     stored = {t.name for t in graph.initializer}
     return tuple(i.name for i in graph.input if i.name not in stored), tuple(o.name for o in graph.output)
+
+
+def inner_name(network: Network, name: str) -> str | None:
+    """The tensor of a name that some node computes and that is no output, or that the node of that name computes."""
+    graph = parse_model(network).graph
+    outputs = {o.name for o in graph.output}
+    computed = {t for node in graph.node for t in node.output} - outputs
+    if name in computed:
+        return name
+    nodes = [n for n in graph.node if name and n.name == name]
+    found = [t for n in nodes for t in n.output if t in computed]
+    return found[0] if len(found) == 1 else None
 
 
 def parse_model(network: Network) -> Any:

@@ -27,6 +27,7 @@ class Dataset:
 
     `raw` has one flat input per row, in the type it is stored in, and the values are `raw / scale`; `shape`
     is that of one input. Labels are class numbers, -1 where there are none; `classes` counts the classes.
+    `features` are the names of the values and `class_names` those of the classes, where they have any.
     """
 
     name: str
@@ -36,6 +37,8 @@ class Dataset:
     shape: tuple[int, ...]
     classes: int
     scale: float = 1.0
+    features: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         size = int(np.prod(self.shape))
@@ -70,6 +73,16 @@ class Dataset:
     def image(self, index: int) -> Array:
         """One input, flat, as float64; converts nothing else."""
         return np.asarray(self.raw[index], np.float64) / self.scale
+
+    def origin(self, index: int) -> dict[str, str]:
+        """Where an input comes from, for people: what a `Reference` says about itself."""
+        name = f"{self.name}:{self.split}" if self.split else self.name
+        return {
+            "data": name,
+            "index": str(index),
+            "shape": "x".join(map(str, self.shape)),
+            "sha256": self.sha256,
+        }
 
     def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Dataset:
         """The inputs at these positions, in this order."""

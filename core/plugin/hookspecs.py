@@ -11,10 +11,12 @@ if TYPE_CHECKING:
 
     from verifolio.model.answer import Answer
     from verifolio.model.query import Query
+    from verifolio.plugin.account import Reader
     from verifolio.plugin.bounder import Bounder
     from verifolio.plugin.data_source import DataSource
     from verifolio.plugin.estimator import Estimator
     from verifolio.plugin.executor import Executor
+    from verifolio.plugin.exporter import Exporter
     from verifolio.plugin.property import Property
     from verifolio.plugin.regime import Regime
     from verifolio.plugin.registry import Registry
@@ -57,6 +59,11 @@ def register_datasets(registry: Registry[DataSource]) -> None:
 
 
 @hookspec
+def register_exporters(registry: Registry[Exporter]) -> None:
+    """Add exporters, which turn models of a library into ONNX networks, for `verifolio.verify(model, ...)`."""
+
+
+@hookspec
 def register_regimes(registry: Registry[Regime]) -> None:
     """Add training regimes, found by `verifolio train --regime NAME`."""
 
@@ -64,6 +71,11 @@ def register_regimes(registry: Registry[Regime]) -> None:
 @hookspec
 def register_sections(registry: Registry[Section]) -> None:
     """Add sections of a report, found by the report's `--section NAME`."""
+
+
+@hookspec
+def register_readers(registry: Registry[Reader]) -> None:
+    """Add readers, which tell `report`, `watch` and `show` what a store says about runs of their kind."""
 
 
 @hookspec
@@ -84,6 +96,16 @@ def register_commands(app: typer.Typer) -> None:
 @hookspec
 def query_started(query: Query) -> None:
     """A query is about to be decided."""
+
+
+@hookspec
+def work_started(number: int, verifier: str, about: str) -> None:
+    """A verifier begins to work, on one query or on many at once; `number` is this piece of work."""
+
+
+@hookspec
+def work_ended(number: int) -> None:
+    """The piece of work of that number has ended."""
 
 
 @hookspec

@@ -25,10 +25,12 @@ from verifolio.plugin import hookspecs
 from verifolio.plugin.registry import Registry
 
 if TYPE_CHECKING:
+    from verifolio.plugin.account import Reader
     from verifolio.plugin.bounder import Bounder, Bounders
     from verifolio.plugin.data_source import DataSource
     from verifolio.plugin.estimator import Estimator
     from verifolio.plugin.executor import Executor
+    from verifolio.plugin.exporter import Exporter
     from verifolio.plugin.property import Property
     from verifolio.plugin.regime import Regime
     from verifolio.plugin.section import Section
@@ -37,9 +39,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 KINDS = (
     *("verifiers", "bounders", "properties", "estimators", "executors", "datasets"),
-    *("choosers", "regimes", "sections"),
+    *("choosers", "exporters", "regimes", "sections", "readers"),
 )
-DRIVER_ONLY = ("register_commands",)  # the only hook of that kind whose work no worker needs
+DRIVER_ONLY = ("register_commands", "register_exporters", "register_readers")  # whose work no worker needs
 SETS = 8  # that a worker keeps; a session has one or two
 
 
@@ -107,12 +109,20 @@ class Plugins:
         return self._filled("data set", "register_datasets")
 
     @cached_property
+    def exporters(self) -> Registry[Exporter]:
+        return self._filled("exporter", "register_exporters")
+
+    @cached_property
     def regimes(self) -> Registry[Regime]:
         return self._filled("regime", "register_regimes")
 
     @cached_property
     def sections(self) -> Registry[Section]:
         return self._filled("section", "register_sections")
+
+    @cached_property
+    def readers(self) -> Registry[Reader]:
+        return self._filled("reader", "register_readers")
 
     @cached_property
     def choosers(self) -> Registry[Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
@@ -17,7 +17,7 @@ from verifolio.model.answer import Answer
 from verifolio.model.problem import Ball
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
-from verifolio.plugin.verifier import NoOptions
+from verifolio.plugin.options import NoOptions
 from verifolio.vnnlib import Rows, box_case, specification_from_cases
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Array = NDArray[np.float64]
 Asking = Generator[Query, Answer, T]
-NORMS = (1.0, 2.0, math.inf)
+NORMS = (1.0, 2.0, math.inf)  # those whose balls we can encode
 
 
 class Geometry(Protocol):
@@ -56,7 +56,8 @@ class Reference:
 
     `outputs` are the networks' outputs at x, concatenated, and `sizes` says how many belong to each network; a
     property that needs them computes them where they are missing (see `with_outputs`). All values are those
-    that the network reads; `geometry` says what the radius means where they are normalised data.
+    that the network reads; `geometry` says what the radius means where they are normalised data. `origin` says where
+    the input comes from (`data`, `index`, `shape` as 1x28x28), for people: it becomes a part of the query's labels.
     """
 
     x: Array
@@ -68,6 +69,7 @@ class Reference:
     outputs: Array | None = field(default=None)
     sizes: tuple[int, ...] = ()
     geometry: Geometry | None = None
+    origin: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.epsilon) and self.epsilon >= 0):
@@ -97,13 +99,13 @@ class Reference:
         return None if math.isinf(self.norm) else Ball(x, self.epsilon, self.norm)
 
     def with_outputs(self, networks: Sequence[Network]) -> Reference:
-        """The same with outputs: the networks in double precision (its error is far below float32's)."""
+        """The same with outputs, computed where the networks are (see `Network.compute`)."""
         if self.outputs is not None:
             return self
-        from verifolio.graph.enclosure import enclose
+        from verifolio.onnx_import.values_at import double_outputs
 
         x = np.asarray(self.x, np.float64).ravel()
-        parts = [enclose(n.graph, x)[0] for n in networks]
+        parts = networks[0].compute(double_outputs, tuple(networks), x)
         return replace(self, outputs=np.concatenate(parts), sizes=tuple(len(p) for p in parts))
 
     def within(self, distance: float) -> Reference:
@@ -236,6 +238,7 @@ def build_query(
         )
     specification = specification_from_cases([box_case(lower, upper, disjuncts)], output_size=size)
     labels = {"property": prop.name, "epsilon": repr(reference.epsilon), "label": str(reference.label)}
+    labels |= reference.origin
     return Query(tuple(networks), specification, prop.ball(reference), len(networks) > 1, prop.name, labels)
 
 

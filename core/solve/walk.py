@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +27,8 @@ from verifolio.solve.sharing import Learned
 from verifolio.solve.survey import Opinion, SurveyTask, run_survey
 from verifolio.solve.task import AttemptTask
 from verifolio.solve.warm import strip
-from verifolio.trust.conflict import Claim
+from verifolio.solve.working import describe
+from verifolio.trust.conflict import MemberClaim
 from verifolio.trust.referee import in_ball
 
 LEAST_SECONDS = 0.01  # starting a member costs as much
@@ -76,7 +78,7 @@ class Token:
 class Walk:
     """The state of one query while it is being decided. `run` blocks; `cancel` may come from any thread.
 
-    `listen(member, note)` hears what a member reported, once it has ended.
+    `listen(member, note)` hears what a member reported, once it has ended; `working` is around its work.
     """
 
     def __init__(
@@ -87,12 +89,13 @@ class Walk:
         settings: Settings,
         evidence: Evidence | None = None,
         listen: Callable[[str, Note], None] = lambda _member, _note: None,
+        working: Callable[[str, str], AbstractContextManager[None]] = lambda _member, _about: nullcontext(),
     ) -> None:
-        self.listen = listen
+        self.listen, self.working = listen, working
         self.query, self.portfolio, self.executor, self.settings = query, portfolio, executor, settings
         self.evidence = Evidence() if evidence is None else evidence
         self.attempts: list[Attempt] = []
-        self.claims: list[Claim] = []
+        self.claims: list[MemberClaim] = []
         self._light = strip(query)
         self._affinity = "".join(n.sha256 for n in query.networks)
         self._lock = threading.Lock()
@@ -210,7 +213,8 @@ class Walk:
             verdict = Verdict.CANCELLED if token.cancelled else Verdict.TIMEOUT
             self._note(Attempt(member.name, verdict, "cancelled" if token.cancelled else "no time left", 0.0))
             return False
-        result = self._await(self._job(member, seconds, cores or self.settings.cores), token)
+        with self.working(member.name, describe(self.query)):
+            result = self._await(self._job(member, seconds, cores or self.settings.cores), token)
         return result is not None and self._conclude(member, result)
 
     def _await(self, job: Job, token: Token) -> Result | None:
@@ -268,10 +272,10 @@ class Walk:
         self._note(Attempt(member.name, verdict, reason, *used, stats, log, refused))
         if claim is not None:
             with self._lock:
-                self.claims += [claim, Claim(member.name, Verdict.UNSAT)] if false_proof else [claim]
+                self.claims += [claim, MemberClaim(member.name, Verdict.UNSAT)] if false_proof else [claim]
         return claim is not None
 
-    def _confirmed(self, claim: Claim) -> Claim:
+    def _confirmed(self, claim: MemberClaim) -> MemberClaim:
         """A witness of a member that was stopped still lacks the exact evaluation: a fresh worker does it."""
         witness = claim.witness
         if witness is None or not claim.salvaged:
@@ -309,14 +313,14 @@ class Walk:
             self.attempts.append(attempt)
 
 
-def _claim(name: str, report: Report | None, found: Witness | None) -> Claim | None:
+def _claim(name: str, report: Report | None, found: Witness | None) -> MemberClaim | None:
     """What a member claims; a witness it announced before it was stopped counts."""
     stats = dict(report.stats) if report is not None else {}
     if found is not None:
         complete = report.witness if report is not None else None
-        return Claim(name, Verdict.SAT, complete or found, stats=stats, salvaged=complete is None)
+        return MemberClaim(name, Verdict.SAT, complete or found, stats=stats, salvaged=complete is None)
     if report is not None and report.verdict is Verdict.UNSAT:
-        return Claim(name, Verdict.UNSAT, bound=report.bound, stats=stats)
+        return MemberClaim(name, Verdict.UNSAT, bound=report.bound, stats=stats)
     return None
 
 

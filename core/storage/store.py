@@ -21,10 +21,11 @@ from verifolio.model.query import Query
 from verifolio.portfolio.tree import Portfolio
 from verifolio.run.settings import Settings
 from verifolio.storage.database import Tables, marks
+from verifolio.storage.invocation import INVOKED
 from verifolio.storage.revision import SOUNDNESS_REVISION
 from verifolio.storage.versions import versions
 
-VERSION = 1
+VERSION = 1  # of the tables; a file of another version is not read
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS queries (
     sha256 TEXT PRIMARY KEY, name TEXT NOT NULL, networks TEXT NOT NULL, specification TEXT NOT NULL,
@@ -49,6 +50,13 @@ CREATE TABLE IF NOT EXISTS attempts (
     peak_memory INTEGER NOT NULL, stats TEXT NOT NULL, log TEXT NOT NULL, refused INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (answer, position)
 );
+CREATE TABLE IF NOT EXISTS findings (
+    key TEXT PRIMARY KEY, networks TEXT NOT NULL, property TEXT NOT NULL, epsilon REAL NOT NULL, norm TEXT NOT NULL,
+    low REAL NOT NULL, high REAL NOT NULL, label INTEGER NOT NULL, origin TEXT NOT NULL, shape TEXT NOT NULL,
+    status TEXT NOT NULL, verifier TEXT NOT NULL, reason TEXT NOT NULL, flags TEXT NOT NULL, seconds REAL NOT NULL,
+    reused INTEGER NOT NULL, near BLOB, witness_x BLOB, witness_y BLOB, distance REAL, run TEXT NOT NULL,
+    created REAL NOT NULL, revision INTEGER NOT NULL DEFAULT 0
+);
 """
 
 
@@ -56,7 +64,7 @@ class Store(Tables):
     """Answers on disk, written by the driver only."""
 
     schema = SCHEMA
-    claims: ClassVar[Mapping[str, str]] = {"answers": "verdict = 'unsat'"}
+    claims: ClassVar[Mapping[str, str]] = {"answers": "verdict = 'unsat'", "findings": "status = 'proved'"}
 
     def __init__(self, path: str | Path) -> None:
         super().__init__(path)
@@ -141,6 +149,17 @@ class Store(Tables):
                 }
                 _insert(connection, "attempts", row)
         return number
+
+    def add_finding(self, row: Mapping[str, object]) -> None:
+        """Keep what a property came to around an input, for reports; an open one never replaces a decided one."""
+        invocation = INVOKED.get()
+        more = {"run": "" if invocation is None else invocation.id, "created": time.time()}
+        whole = dict(row) | more | {"revision": SOUNDNESS_REVISION}
+        stale = "" if row["status"] != "open" else " AND (status = 'open' OR revision < ?2)"
+        given = (row["key"], SOUNDNESS_REVISION)[: 2 if stale else 1]
+        with self._writing() as connection:
+            connection.execute(f"DELETE FROM findings WHERE key = ?1{stale}", given)
+            _insert(connection, "findings", whole, ignore=True)
 
     def answers(self) -> Iterator[dict[str, Any]]:
         """Every answer with its query, oldest first, as plain values."""

@@ -16,8 +16,8 @@ from verifolio.trust.referee import in_ball
 from verifolio.vnnlib import Case
 from verifolio.vnnlib.check import row_margins
 
-MAX_WITNESSES = 256
-MAX_HINTS = 4
+MAX_WITNESSES = 256  # the latest of one condition; each is compared with every query on it
+MAX_HINTS = 4  # the nearest; every member that attacks evaluates them first
 Key = tuple[str, str]
 
 
@@ -132,7 +132,8 @@ def gap(case: Case, witness: Witness) -> float:
 def key_of(query: Query, case: Case) -> Key:
     """The networks and the output condition, in the numbers as written; needs no graph."""
     networks = "+".join(n.sha256 for n in query.networks) + ("=" if query.shared_input else "")
-    return networks, condition_key(case.disjuncts)
+    columns = repr((query.specification.monomials, [n.exposed for n in query.networks]))
+    return networks + columns, condition_key(case.disjuncts)
 
 
 def contains(region: Region, witness: Witness) -> bool:

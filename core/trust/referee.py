@@ -20,6 +20,7 @@ from verifolio.vnnlib import Case, Check, Rows, inward_float32
 
 Array = NDArray[np.float64]
 Float32 = NDArray[np.float32]
+# towards the ball's centre, from one rounding of float32 upwards; most points need none
 _SHRINK = (0.0, 2.0**-22, 2.0**-18, 2.0**-14, 2.0**-10, 2.0**-6)
 _EXACT = (Flag.FLOAT_ONLY, Flag.UNCHECKED_EXACT)
 
@@ -131,7 +132,7 @@ def confirm(query: Query, witness: Witness) -> Witness:
     from verifolio.graph import exact
     from verifolio.graph.enclosure import enclose
 
-    if query.graph.steps:
+    if query.graph.steps or any(n.exposed for n in query.networks):
         witness = _unfused(query, witness)
     x = witness.x.astype(np.float64)
     check = query.specification.check(witness.x, witness.y, ulp=True)

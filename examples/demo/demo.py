@@ -68,7 +68,7 @@ def measure() -> list[dict[str, str]]:
         quiet=True,
     )
     print("\n".join(line for line in text.splitlines() if "mean lower" in line))
-    run("distribution", "report", store, "--output", OUT / "report", quiet=True)
+    run("report", store, "--output", OUT / "report", quiet=True)
     with (ROOT / table).open(newline="") as stream:
         return list(csv.DictReader(stream))
 

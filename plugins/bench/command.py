@@ -147,7 +147,12 @@ def run_all(
     oracle.infer = False  # every instance is decided for itself, as in a competition
     with BenchLedger(store) as ledger, Reporter(instances, jobs, quiet) as report:
         oracle.warm(wait=True)  # not the first instance's time
-        run = Run(run_key(oracle), instances, oracle, ledger, places, jobs, again, report, before)
+
+        def listen(instance: Instance, result: InstanceResult, resumed: bool) -> None:
+            report(instance, result, resumed)
+            oracle.plugins.manager.hook.progress(done=report.done, total=report.total, message="instances")
+
+        run = Run(run_key(oracle), instances, oracle, ledger, places, jobs, again, listen, before)
         try:
             return run.run()
         except KeyboardInterrupt:

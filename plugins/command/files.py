@@ -16,13 +16,15 @@ from verifolio.vnnlib import box_case, specification_from_cases, write
 Array = NDArray[np.float64]
 PAIR = re.compile(r"\(\s*X_(\d{1,12})\s+([^\s()]+)\s*\)")
 TENSOR = re.compile(r"^(\S+)\s+(\S+)\s+\[[0-9,\s]*\]$")
-MAX_ANSWER = 50_000_000
+MAX_ANSWER = 50_000_000  # bytes: a counterexample of a million numbers, written out
 
 
 def write_files(problem: Problem, query: Query | None, folder: Path) -> tuple[Path, Path]:
     """The network and the property in a folder; what was asked is passed on untouched where possible."""
     onnx, vnnlib = folder / "network.onnx", folder / "property.vnnlib"
     native = query is not None and len(query.networks) == 1 and query.graph.sha256 == problem.graph.sha256
+    if query is not None and query.specification.monomials:
+        native = False  # the property's products are outputs of the problem's graph, not of the file
     if query is not None and native:
         onnx.write_bytes(query.networks[0].model())
     else:

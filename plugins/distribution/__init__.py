@@ -9,6 +9,7 @@ from verifolio.plugin.hookspecs import hookimpl
 if TYPE_CHECKING:
     import typer
 
+    from verifolio.plugin.account import Reader
     from verifolio.plugin.estimator import Estimator
     from verifolio.plugin.registry import Registry
     from verifolio.plugin.section import Section
@@ -22,6 +23,13 @@ def register_estimators(registry: Registry[Estimator]) -> None:
 
     for cls in (Bracket, Binary, KBinary, Closest):
         registry.add(cls)
+
+
+@hookimpl
+def register_readers(registry: Registry[Reader]) -> None:
+    from .account import DistributionReader
+
+    registry.add(DistributionReader)
 
 
 @hookimpl

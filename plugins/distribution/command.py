@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import typer
 from typer.core import TyperGroup
 
 from verifolio.cli import bundles
-from verifolio.cli.bundles import ASKED, INPUTS, RUNS, SEARCH, WRITTEN, NetworkFiles, with_default
+from verifolio.cli.bundles import INPUTS, RUNS, SEARCH, WRITTEN, NetworkFiles, with_default
 from verifolio.cli.codes import DONE, UNDECIDED
 from verifolio.cli.common import open_oracle
 from verifolio.cli.expand import add_command, make_group
@@ -32,19 +32,23 @@ class DefaultGroup(TyperGroup):
     """A group whose arguments belong to `run` unless they begin with another command."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and args[0] == "report":
+            raise typer.BadParameter(
+                "`distribution report` is now `verifolio report`, with the same options", ctx=ctx
+            )
         if args and args[0] not in self.commands and args[0] not in ("-h", "--help"):
             args = [RUN, *args]
         return list(super().parse_args(ctx, args))
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs(bundles.About, bundles.Reference, bundles.Norm, bundles.Epsilon, bundles.Data):
+class Inputs(
+    bundles.Normalisation, bundles.About, bundles.Reference, bundles.Norm, bundles.Epsilon, bundles.Data
+):
     """Around which inputs; the radii, if any are given, are the grid, or the limit of a search without one."""
 
     panel: ClassVar[str] = INPUTS
     epsilon: str = with_default(bundles.Epsilon, "epsilon", default="")
-    mean: str = described("", "What the network expects subtracted, per channel.", metavar="NUMBERS")
-    std: str = described("", "What the network expects divided by, per channel.", metavar="NUMBERS")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,34 +94,13 @@ class Written(bundles.KeepQueries, bundles.Csv, bundles.Json):
     verona: str = described("", "Also write the table in VERONA's columns.", metavar="FILE")
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReportFolder(bundles.Json, bundles.Output):
-    """What is written."""
-
-    output: str = with_default(bundles.Output, "output", default="report")
-
-
-@dataclass(frozen=True, kw_only=True)
-class Reported(bundles.Bundle):
-    """What a report is about."""
-
-    panel: ClassVar[str] = ASKED
-    thresholds: str = described("", "Count at these radii, with commas.", metavar="NUMBERS")
-    run: str = described("", "Only this run of a store (by default its last).", metavar="RUN")
-    step: float = described(
-        0.0, "The grid's step, for tables that do not name their time-outs; 0: the run's.", min=0.0
-    )
-    section: tuple[str, ...] = described(
-        (), "Only this section: statistics, pictures, comparisons, or a plugin's. Repeatable.", metavar="NAME"
-    )
-
-
 def make_commands() -> typer.Typer:
     """The group `distribution`."""
-    text = "Critical radii of many inputs: `distribution NETWORK... --data SPEC`, then `distribution report`."
+    text = (
+        "Critical radii of many inputs: `distribution NETWORK... --data SPEC`, then `verifolio report STORE`."
+    )
     group = make_group(text, cls=DefaultGroup)
     add_command(group, RUN, distribution)
-    add_command(group, "report", report)
     return group
 
 
@@ -173,6 +156,7 @@ def run_all(
 
         def listen(row: Row, done: int, total: int) -> None:
             report(row, done, total)
+            oracle.plugins.manager.hook.progress(done=done, total=total, message="inputs")
             save(task.rows())
 
         task.listen = listen
@@ -185,14 +169,15 @@ def check_first(setting: Setting, items: Any, oracle: Oracle) -> None:
     """Bad input shows before hours of work: the first input of every network and data set, all their values."""
     from verifolio.data import check_range
 
-    from .run import make_family
+    from .families import make_family
 
     seen: set[tuple[str, str]] = set()
     for item in items:
         check_range(item.data, [item.index], setting.low, setting.high)
         if (item.name, item.split) not in seen:
             seen.add((item.name, item.split))
-            family = make_family(setting, item.networks, item.data, item.index, "")
+            networks = [n.computed_by(oracle.compute) for n in item.networks]
+            family = make_family(setting, networks, item.data, item.index, "")
             setting.estimator.check(family, oracle.batch_portfolio)
 
 
@@ -281,36 +266,3 @@ def grouped(rows: list[Row]) -> dict[tuple[str, str], list[Row]]:
     for row in rows:
         found.setdefault((row.network, row.split), []).append(row)
     return found
-
-
-def report(
-    sources: Annotated[
-        list[str], typer.Argument(metavar="SOURCE...", help="Stores or tables of distributions.")
-    ],
-    reported: Reported,
-    written: ReportFolder,
-) -> None:
-    """Make statistics and pictures of stored distributions: one self-contained page.
-
-    Example:
-        verifolio distribution examples/networks/digits_dense.onnx --data digits --indices 1:2 \\
-            --tolerance 0.01 --store radii.db
-        verifolio distribution report radii.db -o report
-    """
-    from verifolio.cli.output import say, say_json
-    from verifolio.cli.parse import parse_numbers
-
-    from .report import build_report, load_costs, load_rows
-
-    paths = [Path(s) for s in sources]
-    rows, known_step = load_rows(paths, reported.run)
-    radii = parse_numbers(reported.thresholds, "--thresholds")
-    made = build_report(
-        rows, Path(written.output), radii, reported.step or known_step, load_costs(paths), reported.section
-    )
-    if written.json:
-        say_json(made.as_dict())
-    else:
-        for line in made.lines():
-            say(line)
-        say(f"written: {made.page}")

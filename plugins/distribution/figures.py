@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from verifolio.plugin.palette import colours
+
 from .statistics import brackets, fit_lognormal
 from .table import Row
 
@@ -19,7 +21,8 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Groups = Mapping[str, Sequence[Row]]
-DPI = 110
+DPI = 110  # readable on a screen in files of some ten kilobytes
+DASHES = ("-", "--", ":")  # by split
 BESIDE = 4  # curves whose legend fits into a plot
 
 
@@ -33,17 +36,43 @@ def _plot(width: float = 7.0, height: float = 4.4) -> tuple[Any, Any]:
     return figure, figure.add_subplot()
 
 
-def _save(figure: Any, path: Path) -> Path:
+def save(figure: Any, path: Path) -> Path:
+    """Written as `path` says; what is drawn as SVG is there as PDF too."""
     path.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(path, dpi=DPI)
+    if path.suffix == ".svg":
+        figure.savefig(path.with_suffix(".pdf"))
     return path
 
 
-def _colour(k: int) -> Any:
-    """The default ten colours, then ten lighter ones."""
-    from matplotlib import colormaps
+def whole(axis: Any) -> None:
+    """Ticks at whole numbers only: there are no half inputs."""
+    from matplotlib.ticker import MaxNLocator
 
-    return f"C{k}" if k < 10 else colormaps["tab20"](2 * (k % 10) + 1)
+    axis.set_major_locator(MaxNLocator(integer=True))
+
+
+def in_percent(axis: Any) -> None:
+    """Shares as percent."""
+    from matplotlib.ticker import PercentFormatter
+
+    axis.set_major_formatter(PercentFormatter(1.0, symbol=" %"))
+
+
+def colour_of(groups: Groups) -> dict[str, str]:
+    """By group the colour of its network, the same in every picture and on the page."""
+    names = {group: rows[0].network if rows else group for group, rows in groups.items()}
+    found = colours(names.values())
+    return {group: found[name] for group, name in names.items()}
+
+
+def dash_of(groups: Groups) -> dict[str, str]:
+    """By group how the lines of its split are drawn."""
+    splits = list(dict.fromkeys(rows[0].split for rows in groups.values() if rows))
+    return {
+        group: DASHES[splits.index(rows[0].split) % len(DASHES)] if rows else "-"
+        for group, rows in groups.items()
+    }
 
 
 def _legend(axes: Any, count: int, place: str) -> None:
@@ -82,20 +111,22 @@ def draw_ecdf(path: Path, groups: Groups, norm: str = "") -> Path:
     """Share of inputs with a critical radius up to r, between both sides."""
     figure, axes = _plot(_wide(len(groups)))
     top = max((v for rows in groups.values() for v in [*uppers(rows), *lowers(rows)]), default=1.0)
-    for k, (name, rows) in enumerate(groups.items()):
+    colour, dash = colour_of(groups), dash_of(groups)
+    for name, rows in groups.items():
         pairs = brackets(rows)
         if not pairs:
             continue
         grid = np.unique([0.0, top * 1.05, *(v for p in pairs for v in p if math.isfinite(v))])
         low = np.searchsorted(np.sort([up for _, up in pairs]), grid, "right") / len(pairs)
         high = np.searchsorted(np.sort([lo for lo, _ in pairs]), grid, "right") / len(pairs)
-        axes.step(grid, high, where="post", color=_colour(k), lw=1.3, label=name)
-        axes.step(grid, low, where="post", color=_colour(k), lw=0.8, ls="--")
-        axes.fill_between(grid, low, high, step="post", color=_colour(k), alpha=0.25, lw=0)
+        axes.step(grid, high, where="post", color=colour[name], lw=1.3, ls=dash[name], label=name)
+        axes.step(grid, low, where="post", color=colour[name], lw=0.6, ls=dash[name])
+        axes.fill_between(grid, low, high, step="post", color=colour[name], alpha=0.25, lw=0)
     axes.set(xlabel=f"radius {norm}".strip(), ylabel="share of inputs", ylim=(0, 1.02), xlim=(0, None))
-    axes.set_title("Critical radii: proved (solid), refuted (dashed)", fontsize=10)
+    in_percent(axes.yaxis)
+    axes.set_title("Critical radii: proved (thick), refuted (thin)", fontsize=10)
     _legend(axes, len(groups), "lower right")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def draw_boxes(path: Path, groups: Groups, thresholds: Sequence[float] = ()) -> Path:
@@ -103,13 +134,22 @@ def draw_boxes(path: Path, groups: Groups, thresholds: Sequence[float] = ()) -> 
     found = {n: lowers(r) for n, r in groups.items() if lowers(r)}
     order = sorted(found, key=lambda n: (min(found[n]), n))
     figure, axes = _plot(height=1.2 + 0.5 * max(3, len(order)))
-    axes.boxplot([found[n] for n in order], orientation="horizontal", widths=0.6, flierprops={"ms": 3})
+    drawn = axes.boxplot(
+        [found[n] for n in order],
+        orientation="horizontal",
+        widths=0.6,
+        patch_artist=True,
+        flierprops={"ms": 3},
+        medianprops={"color": "black"},
+    )
+    for name, box in zip(order, drawn["boxes"], strict=True):
+        box.set(facecolor=colour_of(groups)[name], alpha=0.5)
     axes.set_yticks(range(1, len(order) + 1), order, fontsize=8)
     for value in thresholds:
         axes.axvline(value, color="grey", lw=0.8, ls=":")
     axes.set(xlabel="proved radius", xlim=(0, None))
     axes.grid(axis="x", alpha=0.3)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def draw_histogram(path: Path, groups: Groups) -> Path:
@@ -121,12 +161,13 @@ def draw_histogram(path: Path, groups: Groups) -> Path:
     across = min(3, len(found))
     down = math.ceil(len(found) / across)
     figure = Figure(figsize=(1.2 + 3.2 * across, 0.8 + 2.2 * down), layout="constrained")
+    colour = colour_of(groups)
     for k, (name, values) in enumerate(found.items()):
-        _histogram(figure.add_subplot(down, across, k + 1), name, values, top, _colour(k))
+        _histogram(figure.add_subplot(down, across, k + 1), name, values, top, colour[name])
     figure.supxlabel("proved radius", fontsize=10)
     figure.supylabel("density", fontsize=10)
     figure.suptitle("Histogram, kernel density (solid), log-normal fit (dotted)", fontsize=10)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def _histogram(axes: Any, name: str, values: Array, top: float, colour: str) -> None:
@@ -155,26 +196,28 @@ def draw_heat_map(path: Path, names: Sequence[str], matrix: Array) -> Path:
             colour = "white" if abs(matrix[i, j]) > 0.6 else "black"
             axes.text(j, i, f"{matrix[i, j]:.2f}", ha="center", va="center", fontsize=8, color=colour)
     figure.colorbar(image, ax=axes, shrink=0.8, label="Spearman's rho")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def draw_counts(path: Path, groups: Groups, thresholds: Sequence[float] = ()) -> Path:
-    """How many inputs have a counterexample within r: at least (dashed), at most (solid)."""
+    """How many inputs have a counterexample within r: at least (thin), at most (thick)."""
     figure, axes = _plot(_wide(len(groups)))
     top = 1.03 * max((v for rows in groups.values() for v in [*uppers(rows), *lowers(rows)]), default=1.0)
-    for k, (name, rows) in enumerate(groups.items()):
+    colour, dash = colour_of(groups), dash_of(groups)
+    for name, rows in groups.items():
         pairs = brackets(rows)
         grid = np.unique([0.0, top, *(v for p in pairs for v in p if math.isfinite(v))])
         low = np.searchsorted(np.sort([up for _, up in pairs]), grid, "right")
         high = np.searchsorted(np.sort([lo for lo, _ in pairs]), grid, "right")
-        axes.step(grid, high, where="post", color=_colour(k), lw=1.3, label=name)
-        axes.step(grid, low, where="post", color=_colour(k), lw=0.8, ls="--")
-        axes.fill_between(grid, low, high, step="post", color=_colour(k), alpha=0.25, lw=0)
+        axes.step(grid, high, where="post", color=colour[name], lw=1.3, ls=dash[name], label=name)
+        axes.step(grid, low, where="post", color=colour[name], lw=0.6, ls=dash[name])
+        axes.fill_between(grid, low, high, step="post", color=colour[name], alpha=0.25, lw=0)
     for value in thresholds:
         axes.axvline(value, color="grey", lw=0.8, ls=":")
     axes.set(xlabel="radius", ylabel="inputs with a counterexample within", xlim=(0, top), ylim=(0, None))
+    whole(axes.yaxis)
     _legend(axes, len(groups), "upper left")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def draw_times(path: Path, groups: Groups) -> Path | None:
@@ -183,14 +226,17 @@ def draw_times(path: Path, groups: Groups) -> Path | None:
     if not any(timed.values()):
         return None
     figure, axes = _plot(_wide(len(groups)))
-    for k, (name, rows) in enumerate(timed.items()):
+    colour, dash = colour_of(groups), dash_of(groups)
+    for name, rows in timed.items():
         times = np.sort([max(r.seconds, 1e-3) for r in rows])
-        axes.step(times, np.arange(1, len(times) + 1), where="post", color=_colour(k), label=name)
+        counts = np.arange(1, len(times) + 1)
+        axes.step(times, counts, where="post", color=colour[name], ls=dash[name], label=name)
     axes.set(ylabel="inputs finished", ylim=(0, None))
+    whole(axes.yaxis)
     log_seconds(axes, "seconds per input")
     axes.grid(alpha=0.3)
     _legend(axes, len(groups), "upper left")
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def draw_counterexample(path: Path, family: Family, found: Critical, shape: tuple[int, ...]) -> Path:
@@ -203,7 +249,7 @@ def draw_counterexample(path: Path, family: Family, found: Critical, shape: tupl
     difference = near - family.x
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     distance = family.distance(found.witness)
-    before, after = family.predict()[0], family.predict(near)[0]
+    before, after = family.predicted, family.class_of(found.witness)
     reach = float(np.abs(difference).max()) or 1.0
     grey: dict[str, Any] = {"vmin": family.low, "vmax": family.high, "cmap": "gray"}
     signed: dict[str, Any] = {"vmin": -reach, "vmax": reach, "cmap": "RdBu_r"}
@@ -220,7 +266,7 @@ def draw_counterexample(path: Path, family: Family, found: Critical, shape: tupl
         axes.set_axis_off()
         if style is signed and picture.ndim == 2:
             figure.colorbar(shown, ax=axes, shrink=0.8)
-    return _save(figure, path)
+    return save(figure, path)
 
 
 def as_picture(values: Array, shape: tuple[int, ...], signed: bool = False) -> Array:

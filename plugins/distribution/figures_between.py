@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from verifolio.plugin.palette import PALETTE, colours
+
 from .costs import SearchCost
-from .figures import DPI, log_seconds, lowers
+from .figures import DASHES, in_percent, log_seconds, lowers, save
 from .statistics import brackets
 from .table import Row
 
 Array = NDArray[np.float64]
+HATCHES = ("", "//", "..")  # by split
 Splits = Mapping[str, Mapping[str, Sequence[Row]]]  # network -> split -> rows
 
 
@@ -28,33 +31,29 @@ def panels(count: int, width: float = 4.2, height: float = 3.6) -> tuple[Any, li
     return figure, [figure.add_subplot(down, across, k + 1) for k in range(count)]
 
 
-def save(figure: Any, path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, dpi=DPI)
-    return path
-
-
 def by_median(networks: Splits, split: str) -> list[str]:
     """Networks with radii on a split, the most robust first."""
     found = {n: lowers(parts[split]) for n, parts in networks.items() if lowers(parts.get(split, ()))}
     return sorted(found, key=lambda n: (-float(np.median(found[n])), n))
 
 
-def _step(axes: Any, rows: Sequence[Row], label: str, colour: str, top: float) -> None:
+def _step(axes: Any, rows: Sequence[Row], label: str, colour: str, top: float, dash: str) -> None:
     """The share of inputs with a proved radius below r, and the band up to the refuted ones."""
     pairs = brackets(rows)
     grid = np.unique([0.0, top, *(v for p in pairs for v in p if math.isfinite(v))])
     high = np.searchsorted(np.sort([lo for lo, _ in pairs]), grid, "right") / len(pairs)
     low = np.searchsorted(np.sort([up for _, up in pairs]), grid, "right") / len(pairs)
-    axes.step(grid, high, where="post", color=colour, lw=1.3, label=label)
+    axes.step(grid, high, where="post", color=colour, lw=1.3, ls=dash, label=label)
     axes.fill_between(grid, low, high, step="post", color=colour, alpha=0.25, lw=0)
 
 
-def _curves(axes: Any, curves: Sequence[tuple[str, Sequence[Row]]], title: str) -> None:
-    top = 1.05 * max((v for _, rows in curves for v in lowers(rows)), default=1.0)
-    for k, (label, rows) in enumerate(curves):
-        _step(axes, rows, label, f"C{k}", top)
+def _curves(axes: Any, curves: Sequence[tuple[str, Sequence[Row], str, str]], title: str) -> None:
+    """Curves with their names, colours and dashes."""
+    top = 1.05 * max((v for _, rows, _, _ in curves for v in lowers(rows)), default=1.0)
+    for label, rows, colour, dash in curves:
+        _step(axes, rows, label, colour, top, dash)
     axes.set(xlabel="radius", ylabel="share of inputs", ylim=(0, 1.02), xlim=(0, top))
+    in_percent(axes.yaxis)
     axes.set_title(title, fontsize=10)
     axes.legend(fontsize=8, loc="lower right")
     axes.grid(alpha=0.3)
@@ -68,7 +67,8 @@ def draw_extremes(path: Path, networks: Splits, split: str) -> Path | None:
     pairs = [(order[0], order[1]), (order[0], order[-1])] if len(order) > 2 else [(order[0], order[1])]
     figure, axes = panels(len(pairs))
     for one, pair in zip(axes, pairs, strict=True):
-        _curves(one, [(n, networks[n][split]) for n in pair], f"{pair[0]} and {pair[1]}, {split}")
+        shown = [(n, networks[n][split], colours(networks)[n], DASHES[0]) for n in pair]
+        _curves(one, shown, f"{pair[0]} and {pair[1]}, {split}")
     return save(figure, path)
 
 
@@ -80,7 +80,8 @@ def draw_split_curves(path: Path, networks: Splits, splits: Sequence[str]) -> Pa
     chosen = list(dict.fromkeys([order[0], order[-1]]))
     figure, axes = panels(len(chosen))
     for one, name in zip(axes, chosen, strict=True):
-        _curves(one, [(s, networks[name][s]) for s in splits], name)
+        colour = colours(networks)[name]
+        _curves(one, [(s, networks[name][s], colour, d) for s, d in zip(splits, DASHES, strict=False)], name)
     return save(figure, path)
 
 
@@ -103,8 +104,8 @@ def draw_split_boxes(path: Path, networks: Splits, splits: Sequence[str]) -> Pat
             flierprops={"ms": 3},
             medianprops={"color": "black"},
         )
-        for box in drawn["boxes"]:
-            box.set(facecolor=f"C{k}", alpha=0.5)
+        for name, box in zip(order, drawn["boxes"], strict=True):
+            box.set(facecolor=colours(networks)[name], alpha=0.6, hatch=HATCHES[k % len(HATCHES)])
         drawn["boxes"][0].set_label(split)
     axes.set_yticks(range(len(order)), order, fontsize=8)
     axes.set(xlabel="proved radius", xlim=(0, None))
@@ -151,9 +152,9 @@ def _scatter(axes: Any, first: Sequence[Row], second: Sequence[Row]) -> None:
     wrong = [(a[i] or 0.0, b[i] or 0.0) for i in a.keys() & b.keys() if a[i] is None or b[i] is None]
     top = 1.05 * max((v for p in [*both, *wrong] for v in p), default=1.0)
     axes.plot([0, top], [0, top], color="grey", lw=0.8, ls=":")
-    axes.plot(*zip(*both, strict=True), "o", ms=3.5, color="C0", alpha=0.7, label="both correct")
+    axes.plot(*zip(*both, strict=True), "o", ms=3.5, color="0.25", alpha=0.7, label="both correct")
     if wrong:
-        axes.plot(*zip(*wrong, strict=True), "x", ms=5, color="C2", label="one misclassifies")
+        axes.plot(*zip(*wrong, strict=True), "x", ms=5, color="0.6", label="one misclassifies")
     axes.set(xlim=(-0.02 * top, top), ylim=(-0.02 * top, top), aspect="equal")
     axes.legend(fontsize=7, loc="upper left")
 
@@ -168,8 +169,11 @@ def draw_search_times(path: Path, costs: Sequence[SearchCost]) -> Path | None:
         for k, cost in enumerate(costs):
             times = np.sort([max(t, 1e-3) for t in getattr(cost, name)])
             share = np.arange(len(times) + 1) / len(times)
-            one.step([times[0], *times], share, where="post", color=f"C{k % 10}", label=cost.label)
+            one.step(
+                [times[0], *times], share, where="post", color=PALETTE[k % len(PALETTE)], label=cost.label
+            )
         one.set(ylim=(0, 1.02), ylabel="share of inputs")
+        in_percent(one.yaxis)
         log_seconds(one, "seconds" if name == "wall" else "seconds of all queries together")
         one.grid(alpha=0.3)
         one.legend(fontsize=8, loc="upper left")

@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS distribution_inputs (
     predicted INTEGER NOT NULL, lower REAL, upper REAL, distance REAL, status TEXT NOT NULL,
     seconds REAL NOT NULL, queries INTEGER NOT NULL, cancelled INTEGER NOT NULL, flags TEXT NOT NULL,
     reason TEXT NOT NULL, witness BLOB, rounded INTEGER, reused INTEGER NOT NULL, terminated INTEGER,
-    revision INTEGER NOT NULL DEFAULT 0,
+    revision INTEGER NOT NULL DEFAULT 0, near BLOB, shape TEXT, becomes INTEGER, finished REAL,
     PRIMARY KEY (run, item)
 );
 CREATE TABLE IF NOT EXISTS distribution_steps (
@@ -43,7 +43,8 @@ CREATE TABLE IF NOT EXISTS distribution_steps (
 );
 CREATE INDEX IF NOT EXISTS distribution_steps_by_question ON distribution_steps (question, run);
 """
-FOREVER = 1e300
+SHOWN = {"near": "BLOB", "shape": "TEXT", "becomes": "INTEGER", "finished": "REAL"}  # for reports alone
+FOREVER = 1e300  # SQLite has no infinity
 MEASURED = "status IN ('closed', 'open')"
 
 
@@ -74,6 +75,16 @@ class Entry:
     data_key: str
 
 
+@dataclass(frozen=True, eq=False)
+class Sight:
+    """What a report shows of an input with a counterexample: its values as the data has them, its shape (as
+    1x28x28), and the class that the counterexample is taken for."""
+
+    near: NDArray[np.float32] | None = None
+    shape: str = ""
+    becomes: int | None = None
+
+
 class DistributionLedger(Tables):
     """Tables beside the oracle's own in one file (or in memory); safe to use from several threads.
 
@@ -92,6 +103,10 @@ class DistributionLedger(Tables):
         for name, kind in (("unstable", "INTEGER"), ("reused", "INTEGER NOT NULL DEFAULT 0")):
             if name not in columns:  # a file of an earlier version
                 connection.execute(f"ALTER TABLE distribution_steps ADD COLUMN {name} {kind}")
+        columns = {r["name"] for r in connection.execute("PRAGMA table_info(distribution_inputs)")}
+        for name, kind in SHOWN.items():
+            if name not in columns:
+                connection.execute(f"ALTER TABLE distribution_inputs ADD COLUMN {name} {kind}")
         super()._prepare(connection)
 
     def begin(self, run: str, settings: Mapping[str, object]) -> None:
@@ -132,17 +147,41 @@ class DistributionLedger(Tables):
         found = self._read(sql, (question, SOUNDNESS_REVISION))
         return [np.frombuffer(r["witness"], np.float32) for r in found]
 
-    def finish(self, run: str, entry: Entry, row: Row, found: Critical | None = None) -> None:
-        """Keep an input's result; it will not be asked again in this run."""
-        witness = None if found is None else _blob(found.witness)
-        values = (
-            *(run, entry.item, entry.question, entry.position, entry.network_key, entry.data_key),
-            *(row.network, row.split, row.image_id, row.label, row.predicted),
-            *(row.lower, row.upper, None if found is None else found.distance, row.status.value),
-            *(row.seconds, row.queries, row.cancelled, json.dumps(list(row.flags)), row.reason, witness),
-            *(_truth(row.rounded), row.reused, _truth(row.terminated), SOUNDNESS_REVISION),
+    def finish(
+        self, run: str, entry: Entry, row: Row, found: Critical | None = None, sight: Sight | None = None
+    ) -> None:
+        """Keep an input's result; it will not be asked again in this run. `sight` is what a report shows of it."""
+        seen = Sight() if sight is None else sight
+        values: dict[str, object] = vars(entry) | {
+            "run": run,
+            "network": row.network,
+            "split": row.split,
+            "image_id": row.image_id,
+            "label": row.label,
+            "predicted": row.predicted,
+            "lower": row.lower,
+            "upper": row.upper,
+            "distance": None if found is None else found.distance,
+            "status": row.status.value,
+            "seconds": row.seconds,
+            "queries": row.queries,
+            "cancelled": row.cancelled,
+            "flags": json.dumps(list(row.flags)),
+            "reason": row.reason,
+            "witness": None if found is None else _blob(found.witness),
+            "rounded": _truth(row.rounded),
+            "reused": row.reused,
+            "terminated": _truth(row.terminated),
+            "revision": SOUNDNESS_REVISION,
+            "near": _blob(seen.near),
+            "shape": seen.shape,
+            "becomes": seen.becomes,
+            "finished": time.time(),
+        }
+        sql = (
+            f"INSERT OR REPLACE INTO distribution_inputs ({', '.join(values)}) VALUES ({marks(list(values))})"
         )
-        self._write(f"INSERT OR REPLACE INTO distribution_inputs VALUES ({marks(values)})", values)
+        self._write(sql, tuple(values.values()))
 
     def finished(self, run: str) -> dict[str, Row]:
         """The finished inputs of a run by what they are; failed ones included."""
@@ -154,6 +193,18 @@ class DistributionLedger(Tables):
         networks = distinct([r["network"] for r in found], [r["network_key"] for r in found])
         splits = distinct([r["split"] for r in found], [r["data_key"] for r in found])
         return [replace(_row(r), network=n, split=s) for r, n, s in zip(found, networks, splits, strict=True)]
+
+    def shown(self, run: str) -> list[sqlite3.Row]:
+        """The finished inputs of a run with everything that is known about them, for reports."""
+        return self._inputs(run)
+
+    def events(self, run: str) -> list[sqlite3.Row]:
+        """Every answer on the way, by question, in order."""
+        sql = (
+            "SELECT question, kind, radius, verdict, verifier, seconds, created, reused, proved, distance "
+            "FROM distribution_steps WHERE run = ? AND revision >= ? ORDER BY id"
+        )
+        return self._read(sql, (run, SOUNDNESS_REVISION))
 
     def _inputs(self, run: str) -> list[sqlite3.Row]:
         sql = (

@@ -1,4 +1,4 @@
-"""A distribution's report: statistics as tables, pictures, and one self-contained page."""
+"""A distribution's part of a report: statistics as tables, and pictures."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from typing import Any
 
 from verifolio.errors import InputError
 from verifolio.files.names import safe_name
-from verifolio.plugin.section import Content, Material, Section, Table
+from verifolio.plugin.section import Content, Material, Section
 
 from . import figures, figures_between
 from .costs import SearchCost, search_costs
 from .ledger import DistributionLedger
-from .page import make_page
 from .statistics import (
     TwoSamples,
     at_radius,
@@ -26,7 +25,7 @@ from .statistics import (
     rounding_losses,
 )
 from .summary import summarise
-from .table import Row, read_csv, write_lines
+from .table import Row, read_csv
 from .tables import Group, make_tables
 
 REPORT = "distribution"
@@ -76,51 +75,6 @@ def resolution(settings: dict[str, Any]) -> float:
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
-    """The statistics, and where the page and its pictures are."""
-
-    page: Path
-    groups: tuple[Group, ...]
-    splits: tuple[TwoSamples, ...]
-    correlations: dict[str, tuple[list[str], Any]]
-    pictures: tuple[Path, ...]
-    tables: tuple[Table, ...] = ()
-    costs: tuple[SearchCost, ...] = ()
-
-    def lines(self) -> list[str]:
-        """The essentials for people."""
-        shown = []
-        for g in self.groups:
-            fit = g.lower_fit
-            shown.append(g.summary.text())
-            shown.append(
-                f"  {fit.verdict}: KS p {fit.ks_p:.3g}, Lilliefors p {fit.lilliefors_p:.3g}; "
-                f"critical terminations {g.summary.terminated}, unsolved {g.summary.unsolved}"
-            )
-            shown += [
-                f"  at {r.radius:g}: robust {r.robust.text()}, adversarial frequency {r.frequency.text()}, "
-                f"severity {r.severity.text(5)}"
-                for r in g.radii
-            ]
-            if g.rounding.witnesses:
-                r = g.rounding
-                shown.append(
-                    f"  {r.lost} of {r.witnesses} counterexamples are lost by rounding to stored levels"
-                )
-        return shown
-
-    def as_dict(self) -> dict[str, Any]:
-        return {
-            "page": str(self.page),
-            "groups": [asdict(g) | {"accuracy": g.summary.accuracy} for g in self.groups],
-            "splits": [asdict(s) for s in self.splits],
-            "correlations": {k: {"networks": n, "rho": m} for k, (n, m) in self.correlations.items()},
-            "pictures": [str(p) for p in self.pictures],
-            "costs": [c.as_dict() for c in self.costs],
-        }
-
-
-@dataclass(frozen=True, eq=False)
 class DistributionMaterial(Material):
     """What our own sections are made of, beside the records."""
 
@@ -165,45 +119,19 @@ class Comparisons(Section):
 SECTIONS = (Statistics, Pictures, Comparisons)
 
 
-def find_sections(names: Sequence[str]) -> list[Section]:
-    """Sections by name, from any plugin; ours where none is named."""
-    from verifolio.plugin.manager import current_plugins
-
-    found = [current_plugins().sections.get(name) for name in names] if names else SECTIONS
-    for cls in found:
-        if cls.report != REPORT:
-            raise InputError("--section", f"a section of the report {REPORT}", f"{cls.name} of {cls.report}")
-    return [cls() for cls in found]
-
-
-def build_report(
+def make_material(
     rows: Sequence[Row],
-    out: Path,
-    thresholds: Sequence[float] = (),
+    folder: Path,
+    radii: tuple[float, ...],
     step: float = 0.0,
     costs: Sequence[SearchCost] = (),
-    sections: Sequence[str] = (),
-) -> Report:
-    """Compute everything, draw everything, write `out/index.html` and every table as `out/NAME.csv`."""
-    chosen = find_sections(sections)
+) -> DistributionMaterial:
+    """All statistics of the rows, for sections."""
     parts = group_rows(rows)
-    radii = tuple(thresholds) or default_radii(rows)
     groups = tuple(_group(name, part, radii, step) for name, part in parts.items())
-    splits, correlations = _between_splits(rows), _correlations(rows)
     records = [asdict(r) | {"status": r.status.value, "gap": r.gap} for r in rows]
-    material = DistributionMaterial(
-        records, out, rows, parts, radii, groups, splits, correlations, tuple(costs)
-    )
-    made = [section.make(material) for section in chosen]
-    tables = tuple(table for content in made for table in content.tables)
-    pictures = [picture for content in made for picture in content.pictures]
-    for table in tables:
-        write_lines(out / f"{table.name}.csv", table.columns, table.rows)
-    page = out / "index.html"
-    page.parent.mkdir(parents=True, exist_ok=True)
-    page.write_text(make_page(tables, pictures))
-    shown = tuple(p for _, p in pictures)
-    return Report(page, groups, splits, correlations, shown, tables, tuple(costs))
+    between = (_between_splits(rows), _correlations(rows))
+    return DistributionMaterial(records, folder, rows, parts, radii, groups, *between, tuple(costs))
 
 
 def group_rows(rows: Sequence[Row]) -> dict[str, list[Row]]:
@@ -274,14 +202,14 @@ def _draw(
 ) -> list[tuple[str, Path]]:
     """Every picture of single distributions with its caption."""
     pictures: list[tuple[str, Path | None]] = [
-        ("Share of inputs with a critical radius up to r", figures.draw_ecdf(out / "ecdf.png", parts)),
-        ("Proved radii, ordered by the smallest", figures.draw_boxes(out / "boxes.png", parts, radii)),
-        ("Density of proved radii", figures.draw_histogram(out / "histogram.png", parts)),
-        ("Inputs with a counterexample within r", figures.draw_counts(out / "counts.png", parts, radii)),
-        ("Running time", figures.draw_times(out / "times.png", parts)),
+        ("Share of inputs with a critical radius up to r", figures.draw_ecdf(out / "ecdf.svg", parts)),
+        ("Proved radii, ordered by the smallest", figures.draw_boxes(out / "boxes.svg", parts, radii)),
+        ("Density of proved radii", figures.draw_histogram(out / "histogram.svg", parts)),
+        ("Inputs with a counterexample within r", figures.draw_counts(out / "counts.svg", parts, radii)),
+        ("Running time", figures.draw_times(out / "times.svg", parts)),
     ]
     for split, (names, matrix) in correlations.items():
-        path = figures.draw_heat_map(out / f"spearman_{safe_name(split)}.png", names, matrix)
+        path = figures.draw_heat_map(out / f"spearman_{safe_name(split)}.svg", names, matrix)
         pictures.append((f"Rank correlation between networks, {split}", path))
     return [(caption, path) for caption, path in pictures if path is not None]
 
@@ -301,20 +229,20 @@ def _draw_between(
     made = [
         (
             f"The most robust networks and the least robust one, {splits[0]}",
-            between.draw_extremes(out / "extremes.png", networks, splits[0]),
+            between.draw_extremes(out / "extremes.svg", networks, splits[0]),
         ),
         (
             f"Proved radii by {' and '.join(splits)}",
-            between.draw_split_boxes(out / "split_boxes.png", networks, splits),
+            between.draw_split_boxes(out / "split_boxes.svg", networks, splits),
         ),
         (
             f"Distributions on {' and '.join(splits)}",
-            between.draw_split_curves(out / "split_curves.png", networks, splits),
+            between.draw_split_curves(out / "split_curves.svg", networks, splits),
         ),
         (
             "Input by input, most and least alike networks",
-            between.draw_scatter(out / "scatter.png", networks, correlations),
+            between.draw_scatter(out / "scatter.svg", networks, correlations),
         ),
-        ("Running time by search", between.draw_search_times(out / "searches.png", costs)),
+        ("Running time by search", between.draw_search_times(out / "searches.svg", costs)),
     ]
     return [(caption, path) for caption, path in made if path is not None]

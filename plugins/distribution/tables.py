@@ -75,7 +75,13 @@ def _quality(groups: Sequence[Group]) -> Table:
     several = len(splits) > 1
     columns = [
         f"{what}{f' ({split})' if several else ''}"
-        for what in ("accuracy on these inputs", "log-normal (KS)", "% critical", "% unsolved", "mean gap")
+        for what in (
+            "accuracy on these inputs (%)",
+            "log-normal (Lilliefors)",
+            "% critical",
+            "% unsolved",
+            "mean gap",
+        )
         for split in splits
     ]
     rows = []
@@ -88,12 +94,14 @@ def _quality(groups: Sequence[Group]) -> Table:
 
 
 def _accuracy(g: Group) -> str:
-    return number(g.summary.accuracy)
+    return number(100 * g.summary.accuracy)
 
 
 def _passed(g: Group) -> str:
     fit = g.lower_fit
-    return "invalid" if math.isnan(fit.ks_p) else "yes" if fit.verdict == "log-normal" else "no"
+    return (
+        "invalid" if fit.verdict == "invalid" else "no" if fit.verdict == "not log-normal" else "not rejected"
+    )
 
 
 def _critical(g: Group) -> str:
@@ -129,9 +137,23 @@ def _radius_means(s: Summary) -> tuple[float, ...]:
 
 def _counts(groups: Sequence[Group]) -> Table:
     title = "Robust accuracy, adversarial frequency and severity"
-    columns = ("network", "radius", "robust (of measured)", "robust (of all)", "frequency", "severity")
+    columns = (
+        "network",
+        "radius",
+        "robust (% of measured)",
+        "robust (% of all)",
+        "frequency (%)",
+        "severity",
+    )
     rows = [
-        (g.name, f"{r.radius:g}", r.robust.text(), r.accuracy.text(), r.frequency.text(), r.severity.text(5))
+        (
+            g.name,
+            f"{r.radius:g}",
+            r.robust.percent(),
+            r.accuracy.percent(),
+            r.frequency.percent(),
+            r.severity.text(5),
+        )
         for g in groups
         for r in g.radii
     ]
@@ -193,11 +215,11 @@ def _searches(costs: Sequence[SearchCost]) -> Table:
 
 
 def _answers(costs: Sequence[SearchCost]) -> Table:
-    columns = ("search", "queries", "time-outs", "out of memory", "cancelled", "share cancelled")
+    columns = ("search", "queries", "time-outs", "out of memory", "cancelled", "cancelled (%)")
     rows = tuple(
         (
             *(c.label, str(c.queries), str(c.timeouts), str(c.memouts), str(c.cancelled)),
-            number(c.cancelled / c.queries if c.queries else math.nan),
+            number(100 * c.cancelled / c.queries if c.queries else math.nan),
         )
         for c in costs
     )
@@ -206,9 +228,9 @@ def _answers(costs: Sequence[SearchCost]) -> Table:
 
 def _rounding(groups: Sequence[Group]) -> Table:
     judged = [(g.name, g.rounding) for g in groups if g.rounding.witnesses]
-    rows = tuple((name, str(r.witnesses), str(r.lost), number(r.share)) for name, r in judged)
+    rows = tuple((name, str(r.witnesses), str(r.lost), number(100 * r.share)) for name, r in judged)
     title = "Counterexamples lost by rounding to stored levels"
-    return Table("rounding", title, ("network", "found", "lost", "share"), rows)
+    return Table("rounding", title, ("network", "found", "lost", "lost (%)"), rows)
 
 
 def by_split(groups: Sequence[Group]) -> tuple[Mapping[str, Mapping[str, Group]], list[str]]:

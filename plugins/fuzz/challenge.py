@@ -10,6 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.graph import Graph
+from verifolio.graph.monomials import with_monomials
+from verifolio.graph.settle import settle
 from verifolio.model.problem import Domain, Problem
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
@@ -32,6 +34,7 @@ class Layout:
     so that some neurons are open and some are not, whatever the number of inputs.
     `place`: the threshold comes from the `worst` point found, a `corner` of the box or a `random` point.
     `beyond`: so many doubles above the attained value. `single`: bounds and point are float32 numbers.
+    `products`: so many products of inputs and outputs that rows may have.
     """
 
     seed: int
@@ -45,6 +48,7 @@ class Layout:
     place: str = "worst"
     beyond: int = 0
     single: bool = True
+    products: int = 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +62,7 @@ class Challenge:
     problems: tuple[Problem, ...]
     points: tuple[Array, ...]
     values: tuple[Intervals, ...]
+    monomials: tuple[tuple[int, ...], ...] = ()
 
     @property
     def graph(self) -> Graph:
@@ -70,7 +75,8 @@ class Challenge:
     def query(self, folder: Path) -> Query:
         """All problems as one query, through its text; the ball, which a file cannot hold, is added."""
         cases = [box_case(p.domain.lower, p.domain.upper, p.disjuncts, p.domain.rows) for p in self.problems]
-        specification = specification_from_cases(cases, output_size=self.graph.output_size)
+        outputs = self.graph.output_size - len(self.monomials)
+        specification = specification_from_cases(cases, output_size=outputs, monomials=self.monomials)
         path = folder / "property.vnnlib"
         path.write_text(write(specification, "2.0" if self.problems[0].mixes_inputs else "1.0"))
         return Query((self.network,), load(path), self.problems[0].domain.ball, name=path.name)
@@ -91,19 +97,23 @@ def random_layout(rng: np.random.Generator) -> Layout:
         place=str(rng.choice(["worst", "worst", "worst", "worst", "corner", "random"])),
         beyond=int(rng.choice([0, 0, 1])),
         single=bool(rng.random() < 0.6),
+        products=int(rng.integers(1, 4)) if rng.random() < 0.2 else 0,
     )
 
 
 def make_challenge(recipe: Recipe, layout: Layout, folder: Path) -> Challenge | None:
     """The network and its problems; None where values are undefined or far too large to say anything."""
     network = recipe.write(folder / "network.onnx")
-    graph, rng = network.graph, np.random.default_rng(layout.seed)
+    rng = np.random.default_rng(layout.seed)
+    monomials = _monomials(network.graph, layout.products, layout.seed)
+    whole = with_monomials(network.graph, monomials)
     problems, points, values = [], [], None
     for k in range(layout.boxes):
         # boxes of one batch leave different neurons open
-        radius = layout.spread / math.sqrt(graph.input_size) * 10.0 ** (rng.uniform(-1.0, 0.5) * (k > 0))
-        radius *= graph.input_size if layout.norm == 1 else 1.0
-        domain = random_set(rng, graph.input_size, radius, layout.norm, layout.cuts, layout.single)
+        radius = layout.spread / math.sqrt(whole.input_size) * 10.0 ** (rng.uniform(-1.0, 0.5) * (k > 0))
+        radius *= whole.input_size if layout.norm == 1 else 1.0
+        domain = random_set(rng, whole.input_size, radius, layout.norm, layout.cuts, layout.single)
+        graph = settle(whole, domain.lower, domain.upper)
         conditions = tuple(_condition(rng, graph, layout) for _ in range(layout.disjuncts))
         known = _known_points(graph, domain, conditions, layout, rng)
         if known is None:
@@ -120,7 +130,17 @@ def make_challenge(recipe: Recipe, layout: Layout, folder: Path) -> Challenge | 
         made += [_below(rows, np.concatenate([known[0], outputs])) for rows in rest]
         problems.append(Problem(graph, domain, tuple(made)))
         points.append(known)
-    return None if values is None else Challenge(network, tuple(problems), tuple(points), values)
+    if values is None:
+        return None
+    return Challenge(network, tuple(problems), tuple(points), values, monomials)
+
+
+def _monomials(graph: Graph, count: int, seed: int) -> tuple[tuple[int, ...], ...]:
+    """Products of two or three inputs and outputs, squares among them."""
+    rng = np.random.default_rng((seed, count))  # its own: questions without products stay what they were
+    columns = graph.input_size + graph.output_size
+    degrees = [int(rng.choice([2, 2, 2, 3])) for _ in range(count)]
+    return tuple(sorted({tuple(sorted(rng.integers(0, columns, d).tolist())) for d in degrees}))
 
 
 def _known_points(
@@ -197,6 +217,8 @@ def simpler(layout: Layout) -> list[Layout]:
         {"mixed": False},
         {"norm": 0.0},
         {"cuts": 0},
+        {"products": 0},
+        {"products": max(0, layout.products - 1)},
         {"beyond": 0},
         {"boxes": max(1, layout.boxes - 1)},
     ]

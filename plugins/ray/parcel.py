@@ -38,11 +38,11 @@ class _Packer(pickle.Pickler):
         super().__init__(stream, protocol=pickle.HIGHEST_PROTOCOL)
         self.networks: dict[str, Network] = {}
 
-    def persistent_id(self, obj: Any) -> str | None:
+    def persistent_id(self, obj: Any) -> tuple[str, tuple[str, ...]] | None:
         if type(obj) is not Network:
             return None
         self.networks[obj.sha256] = obj
-        return obj.sha256
+        return obj.sha256, obj.exposed
 
 
 class _Opener(pickle.Unpickler):
@@ -52,8 +52,9 @@ class _Opener(pickle.Unpickler):
         super().__init__(io.BytesIO(delivery.body))
         self._paths = delivery.paths
 
-    def persistent_load(self, pid: str) -> Network:
-        return Network(Path(self._paths[pid]), pid)
+    def persistent_load(self, pid: tuple[str, tuple[str, ...]]) -> Network:
+        sha256, exposed = pid
+        return Network(Path(self._paths[sha256]), sha256, exposed)
 
 
 def pack_job(job: Job) -> Parcel:

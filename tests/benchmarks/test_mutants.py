@@ -47,6 +47,27 @@ def test_a_sample_is_reproducible_and_covers_every_file() -> None:
     assert len({m.file for m in first}) >= len(trusted_files(ROOT)) - 2
 
 
+def test_a_change_of_one_file_leaves_the_rest_of_the_sample_alone(tmp_path: Path) -> None:
+    from benchmarks.mutants.__main__ import sample
+    from benchmarks.mutants.areas import trusted_files
+
+    for name in trusted_files(ROOT):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text((ROOT / name).read_text())
+    before = {m.key for m in sample(tmp_path, 200, 0)}
+    with (tmp_path / "core/trust/referee.py").open("a") as stream:
+        stream.write("\n\ndef more(a: int) -> int:\n    return max(a, 0) + 1 if a < 3 else -a\n")
+    after = {m.key for m in sample(tmp_path, 200, 0)}
+    assert len(before & after) >= 190
+
+
+def test_files_that_are_named_exist() -> None:
+    from benchmarks.mutants.killers import WORKERS, WRAPPER
+    from benchmarks.mutants.scratch import KERNEL
+
+    assert all((ROOT / name).exists() for name in (WORKERS, WRAPPER, KERNEL))
+
+
 def test_mutants_change_one_place_and_parse() -> None:
     from benchmarks.mutants.operators import mutants
 
@@ -144,7 +165,7 @@ def test_tests_that_call_the_changed_function_come_first() -> None:
         "quick": (1.0, {"core/a.py": [3]}),
         "other": (0.5, {"core/a.py": [9]}),
         "worker": (0.1, {"core/run/pool.py": [1]}),
-        "boxes": (0.2, {"plugins/crown/boxes.py": [1]}),
+        "boxes": (0.2, {"plugins/crown/kernel/boxes.py": [1]}),
     }
     traced = [Traced(n, t, {f: frozenset(k) for f, k in c.items()}) for n, (t, c) in calls.items()]
     assert killers("core/a.py", source, 7, traced, Counter()) == ["quick", "slow", "worker"]

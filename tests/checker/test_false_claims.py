@@ -113,3 +113,29 @@ def test_attained_values_of_smooth_networks_are_never_excluded(
     text = property_text([0, 0], [1, 1], 1, f"(<= Y_0 {limit})")
     for tree in [*TREES[:5], DEEP]:
         assert verdict(tmp_path, net, text, tree, 30) != VALID
+
+
+def test_a_coefficient_of_a_row_that_rounds_to_nothing_still_counts(tmp_path: Path) -> None:
+    """Y_0 is 1, and 1e-8 X_1 is -10 at the only point of the box."""
+    layers: list[Layer] = [(np.zeros((2, 1), np.float32), np.ones(1, np.float32))]
+    net = save(tmp_path / "n.onnx", layers)
+    row = "(<= (+ Y_0 (* 0.00000001 X_1)) -5.0)"
+    text = property_text(["0.0", "-1000000000.0"], ["0.0", "-1000000000.0"], 1, row)
+    assert verdict(tmp_path, net, text, ".", 40) != VALID
+
+
+def test_errors_of_an_input_that_a_map_reads_many_times_add_up(tmp_path: Path) -> None:
+    """1024 weights just below the last bit that the checker keeps, all on the same input."""
+    count = 1024
+    weights = np.full((count + 1, 1), 0.999 * 2**-29, np.float32)
+    weights[0] = 1.0
+    places = np.array([1, *[0] * count])
+    constants = [numpy_helper.from_array(weights, "w"), numpy_helper.from_array(places, "i")]
+    nodes = [
+        helper.make_node("Gather", ["x", "i"], ["g"], axis=1),
+        helper.make_node("MatMul", ["g", "w"], ["y"]),
+    ]
+    net = save_nodes(tmp_path / "n.onnx", nodes, constants, (1, 2), "y", (1, 1))
+    attained = -count * float(weights[1, 0])
+    text = property_text([-1, 0], [-1, 0], 1, f"(<= Y_0 {0.9 * attained:.20f})")
+    assert verdict(tmp_path, net, text, ".", 40) != VALID

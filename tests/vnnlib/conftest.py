@@ -24,6 +24,7 @@ def public() -> Path:
 def _same(one: Specification, other: Specification) -> None:
     assert (one.input_size, one.output_size) == (other.input_size, other.output_size)
     assert len(one.cases) == len(other.cases)
+    assert one.monomials == other.monomials
     for left, right in zip(one.cases, other.cases, strict=True):
         assert list(left.exact_lower) == list(right.exact_lower)
         assert list(left.exact_upper) == list(right.exact_upper)

@@ -30,6 +30,13 @@ SEEDS = [
 (assert (== C[0,0] A[0,0])) (assert (== C[0,1] (- A[0,1] 1.0)))
 (assert (or (!= B[0] D[0]) (> (* 2.0 B[1]) (+ D[1] 0.5))))
 """,
+    """(vnnlib-version <2.0>)
+(declare-network f (declare-input A float32 [2]) (declare-hidden H real [3] "h")
+    (declare-output B float32 [2]))
+(assert (and (<= A[0] 1.0) (>= A[0] -1.0) (== A [1] 0.25)))
+(assert (or (<= (* (+ A[0] H[1]) (- B[0] 0.5)) (* B[1] B[1] 3.0)) (B[0] < (* A[1] H[0]))))
+(assert (>= (* A[0] A[1]) -2.0))
+""",
 ]
 PIECES = [
     *"()[]<>=;\"'\\\0\n -+*.,09eEXY_",

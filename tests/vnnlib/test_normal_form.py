@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verifolio.vnnlib import VnnlibError, load, loads, parse_text
+from verifolio.vnnlib import load, loads
 from verifolio.vnnlib.rows import LinearRow
 
 HEAD = "(declare-const X_0 Real)(declare-const X_1 Real)(declare-const Y_0 Real)(declare-const Y_1 Real)\n"
@@ -167,17 +167,6 @@ def test_contradictory_networks_are_accepted() -> None:
     specification = loads(text + box + "(assert (> B[0,0] D[0,0]))(assert (< B[0,0] D[0,0]))")
     assert specification.networks[1].isomorphic_to == "f"
     assert not specification.check(np.zeros(4), np.zeros(4)).holds
-
-
-def test_hidden_nodes_parse_but_have_no_normal_form() -> None:
-    text = """(vnnlib-version <2.0>)
-(declare-network f
-  (declare-input A float32 [1]) (declare-hidden H float32 [3] "relu_1") (declare-output B float32 [1]))
-(assert (and (<= A[0] 1.0) (>= A[0] 0.0)))
-(assert (<= H[2] 1.0))"""
-    assert parse_text(text).networks[0].tensors[1].node == "relu_1"
-    with pytest.raises(VnnlibError, match=r"5:13: .*hidden node H; hidden nodes have no normal form"):
-        loads(text)
 
 
 def test_sha256_is_that_of_the_text(tmp_path: Path) -> None:

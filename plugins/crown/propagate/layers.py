@@ -202,6 +202,14 @@ class ConvLayer(Layer):
         channels = rows.reshape(*rows.shape[:2], self.op.output_shape[0], -1).sum(-1, dtype=torch.float64)
         return [flat.reshape(*rows.shape[:2], -1)], total(channels, self.bias).to(rows.dtype)
 
+    def adjoint(self, rows: Tensor) -> Tensor:
+        """Rows (count, channels, height, width) over any window as rows over all that the window reads."""
+        op = self.op
+        with self._plain():
+            return torch.nn.functional.conv_transpose2d(
+                rows, self.weight, None, op.stride, groups=op.groups, dilation=op.dilation
+            )
+
     def _plain(self) -> AbstractContextManager[None]:
         """Plain sums of products: cuDNN may round to 10 bits (TF32) or transform, which nothing charges."""
         if self.space.device.type != "cuda":

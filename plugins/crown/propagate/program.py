@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from verifolio.graph import Graph, Op, Select
+from verifolio.plugins.crown.propagate.images import Images
 from verifolio.plugins.crown.propagate.layers import Layer, Space, make_layer
 from verifolio.plugins.crown.propagate.region import Region, dot
 from verifolio.plugins.crown.propagate.relax import Lines, Relaxation, relaxation
@@ -68,8 +69,10 @@ class Program:
         self.parents = [node.parents for node in graph.nodes]
         sizes = [node.op.size for node in graph.nodes]
         self.sizes = sizes
+        self.images = Images(graph)
         self.layers: list[Layer | None] = [
-            make_layer(n.op, space, [sizes[p] for p in n.parents]) for n in graph.nodes
+            make_layer(self.images.convolutions.get(i, n.op), space, [sizes[p] for p in n.parents])
+            for i, n in enumerate(graph.nodes)
         ]
         self.relaxations: list[Relaxation | None] = [relaxation(n.op) for n in graph.nodes]
         self.nonlinear = graph.nonlinear

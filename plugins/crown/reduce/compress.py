@@ -8,6 +8,7 @@ about the large one.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import pairwise
 
@@ -16,13 +17,15 @@ import torch
 from torch import Tensor
 
 from verifolio.graph import Concat, Dense, Graph, GraphBuilder, Relu, Select, Sum
+from verifolio.plugins.crown.propagate.cone import cone
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.region import Region
 from verifolio.plugins.crown.propagate.relax import Lines
 from verifolio.plugins.crown.propagate.relax.base import Interval
 
-ROWS_AT_ONCE = 512  # of one backward pass in float64: memory is this times the widest layer
+ROWS_AT_ONCE = 512  # of one backward pass in float64
+ELEMENTS = 1 << 24  # of one pass: 128 MB in float64, and a few times that on the way
 
 
 @dataclass(frozen=True)
@@ -77,27 +80,26 @@ def compress(
     """
     program = Program(graph, Space(torch.float64, str(region.lower.device)))
     state = _linear_state(program, region, interval)
-    kept = {i: _unstable(program, state, i) for i in graph.relus}
+    needed = cone(program, rows[None])
+    kept = {i: _unstable(program, state, i, needed.get(i)) for i in graph.relus}
     forms: dict[int, _Rows] = {}
     for i in graph.relus:
         if len(kept[i]):
             parent = program.parents[i][0]
-            one = torch.zeros(len(kept[i]), program.sizes[parent], dtype=torch.float64, device=rows.device)
-            one[torch.arange(len(kept[i])), kept[i]] = 1
-            forms[i] = _forms(
-                program, state, parent, one, [j for j in graph.relus if j < i and len(kept[j])], kept
-            )
+            before = [j for j in graph.relus if j < i and len(kept[j])]
+            forms[i] = _forms(program, state, parent, _Units(program, parent, kept[i]), before, kept)
     last = [j for j in graph.relus if len(kept[j])]
-    forms[graph.output + 1] = _forms(program, state, graph.output, rows.double(), last, kept)
+    goal = rows.double().split(_at_once(program))
+    forms[graph.output + 1] = _forms(program, state, graph.output, goal, last, kept)
     _add_direct(forms[graph.output + 1], direct.double().cpu().numpy(), region)
     if rhs is not None:
         _subtract(forms[graph.output + 1], rhs.double().cpu().numpy())
     stacked = _stack(forms, [len(kept[j]) for j in last])
-    needed = _needed(stacked)
-    stacked = _pick(stacked, needed)
+    felt = _felt(stacked)
+    stacked = _pick(stacked, felt)
     small = _assemble(stacked)
     ends = [interval[program.parents[i][0]] for i in last]
-    wanted = [kept[i][torch.as_tensor(n, device=rows.device)] for i, n in zip(last, needed, strict=True)]
+    wanted = [kept[i][torch.as_tensor(n, device=rows.device)] for i, n in zip(last, felt, strict=True)]
     inner = [(low[:1, k], high[:1, k]) for (low, high), k in zip(ends, wanted, strict=True) if len(k)]
     nodes = [p for n in small.relus for p in small.nodes[n].parents]
     numbers = [graph.relus.index(i) for i in last]
@@ -122,7 +124,7 @@ def _stack(forms: dict[int, _Rows], sizes: list[int]) -> Stacked:
     return Stacked(direct, feed, bias, error, sizes)
 
 
-def _needed(stacked: Stacked) -> list[np.ndarray]:
+def _felt(stacked: Stacked) -> list[np.ndarray]:
     """Which neurons of each layer the goal feels: those in its rows, or in such a neuron's."""
     starts = np.cumsum([0, *stacked.sizes])
     felt = np.abs(stacked.feed[starts[-1] :]).sum(0) != 0  # NaN counts
@@ -171,17 +173,43 @@ def _linear_state(program: Program, region: Region, interval: dict[int, Interval
     return state
 
 
-def _unstable(program: Program, state: State, node: int) -> Tensor:
+def _unstable(program: Program, state: State, node: int, needed: Tensor | None) -> Tensor:
+    """The unstable neurons that some row depends on; `needed` is None where none does."""
     low, high = state.inputs(program, node)[0]
     # a neuron whose bounds are NaN is not known to be stable
-    return (~((low >= 0) | (high <= 0)))[0].nonzero()[:, 0]
+    mask = ~((low >= 0) | (high <= 0))[0]
+    return (mask & needed if needed is not None else torch.zeros_like(mask)).nonzero()[:, 0]
+
+
+def _at_once(program: Program) -> int:
+    """Rows of one pass."""
+    return max(1, min(ROWS_AT_ONCE, ELEMENTS // max(program.sizes)))
+
+
+class _Units:
+    """The rows of some neurons of a node, made when they are needed."""
+
+    def __init__(self, program: Program, node: int, neurons: Tensor) -> None:
+        self.size, self.parts = program.sizes[node], neurons.split(_at_once(program))
+
+    def __iter__(self) -> Iterator[Tensor]:
+        for part in self.parts:
+            rows = torch.zeros(len(part), self.size, dtype=torch.float64, device=part.device)
+            rows[torch.arange(len(part)), part] = 1
+            yield rows
 
 
 def _forms(
-    program: Program, state: State, node: int, rows: Tensor, before: list[int], kept: dict[int, Tensor]
+    program: Program,
+    state: State,
+    node: int,
+    rows: Iterable[Tensor],
+    before: list[int],
+    kept: dict[int, Tensor],
 ) -> _Rows:
+    """Affine forms of rows over a node, part by part."""
     found = _Rows([], [], [], [])
-    for part in rows.split(ROWS_AT_ONCE):
+    for part in rows:
         captured: dict[int, Tensor] = {}
         over_input = program.backward(state, node, part[None], None, captured.__setitem__)
         found.on_input.append(over_input.rows[0].cpu().numpy())

@@ -15,6 +15,7 @@ from verifolio.plugins.crown.optimise.ascent import Variables
 from verifolio.plugins.crown.optimise.dual import BoundResult, Dual, Goal, evaluate
 from verifolio.plugins.crown.optimise.intermediate import Effort, Refiner, intermediate_bounds
 from verifolio.plugins.crown.propagate.arrays import as_numbers
+from verifolio.plugins.crown.propagate.cone import cone
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.region import Balls, Region, shrunk_box
@@ -23,6 +24,9 @@ from verifolio.plugins.crown.reduce.compress import Compressed, Stacked, compres
 from verifolio.plugins.crown.reduce.condensed import Condensed
 from verifolio.plugins.crown.reduce.opposites import MergedOpposites, merge_opposites
 from verifolio.run.budget import Budget
+
+# of the network as matrices: 1 GB in float64, some copies of which are made
+MOST_NUMBERS = 1 << 27
 
 
 @dataclass(frozen=True)
@@ -124,17 +128,29 @@ class RootBounds:
         self.known = {} if evidence is None else as_intervals(evidence, self.merged, self.program)
         self.assumptions = Assumptions() if evidence is None else evidence.assumptions
         self.live = torch.arange(len(self.goal.rhs), device=space.device)
+        self.needed = cone(self.program, self.goal.rows)
         self.state = State(self.region)
 
     @torch.no_grad()
     def tighten(self, effort: Effort, refiner: Refiner | None = None, budget: Budget | None = None) -> None:
         """Tighten the bounds of every neuron; see which disjuncts they leave open."""
+        budget = self.budget if budget is None else budget
         self.state = intermediate_bounds(
-            self.program, self.region, effort, self.known, self.budget if budget is None else budget, refiner
+            self.program, self.region, effort, self.known, budget, refiner, self.needed
         )
         self.known = {p: self.state.interval[p] for p in self.program.before}
         goal = self.goal.pick(self.live)
         self.live = self.live[open_goals(evaluate(self.program, self.state, goal, {}, Dual()).margin)]
+
+    def _too_large(self) -> bool:
+        """Whether the network without its stable neurons, as matrices, would take too much memory."""
+        kept = 0
+        for i in self.program.graph.relus:
+            (p,) = self.program.parents[i]
+            if p in self.needed:
+                low, high = self.known[p]
+                kept += int(((low < 0) & (high > 0) & self.needed[p]).sum())
+        return kept * (self.program.sizes[0] + kept) > MOST_NUMBERS
 
     def done(self) -> bool:
         return not len(self.live) or self.budget.expired()
@@ -143,7 +159,7 @@ class RootBounds:
     def root(self) -> Root:
         """The open disjuncts on the graph as it is; without its stable neurons if it is piecewise linear."""
         bounds = as_bounds(self.problem, self.known, self.merged, self.assumptions)
-        if not len(self.live) or not self.problem.graph.piecewise_linear:
+        if not len(self.live) or not self.problem.graph.piecewise_linear or self._too_large():
             return Root(self.program, self.state, self.goal.pick(self.live), self.live, bounds)
         # in float64: the small graph is as exact as its rows are
         goal = make_goal(Space(torch.float64, str(self.space.device)), self.problem).pick(self.live)

@@ -273,7 +273,7 @@ def test_an_interrupt_is_clean(tmp_path: Path, network: Network, plugin: dict[st
         [*COMMAND, *asked], stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=plugin
     )
     below: list[psutil.Process] = []
-    while len(below) < 3 and process.poll() is None:  # template, supervisor, worker
+    while len(below) < 4 and process.poll() is None:  # command, template, supervisor, worker
         time.sleep(0.1)
         below = psutil.Process(process.pid).children(recursive=True)
     time.sleep(0.5)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -67,31 +69,40 @@ def test_the_age_of_a_process() -> None:
     assert elapsed() < 0.1
 
 
-def run_command(folder: Path, network: Network, plugin: str) -> tuple[int, str, float]:
-    """`verify` with a limit of 4 seconds, where a plugin of this text is installed."""
+def install(folder: Path, plugin: str) -> dict[str, str]:
+    """The environment in which a plugin of this text is installed."""
     (folder / "slow_plugin.py").write_text(plugin)
     info = folder / "slow_plugin-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: slow-plugin\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[verifolio]\nslow_plugin = slow_plugin\n")
+    return os.environ | {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
+
+
+def start(folder: Path, network: Network, plugin: str, *options: str) -> subprocess.Popen[str]:
+    """`verify` where a plugin of this text is installed."""
     prop = folder / "p.vnnlib"
     prop.write_text(write(reaches(network, 2.5).specification))
     command = [sys.executable, "-P", "-c", "from verifolio.cli.main import main; main()", "verify"]
-    environment = os.environ | {"PYTHONPATH": str(folder), "OMP_NUM_THREADS": "1"}
-    started = time.monotonic()
-    process = subprocess.Popen(
-        [*command, str(network.path), str(prop), "--timeout", "4"],
+    return subprocess.Popen(
+        [*command, str(network.path), str(prop), *options],
         stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        env=environment,
+        env=install(folder, plugin),
     )
+
+
+def run_command(folder: Path, network: Network, plugin: str, *options: str) -> tuple[int, str, float]:
+    """`verify` with a limit of 4 seconds, where a plugin of this text is installed."""
+    started = time.monotonic()
+    process = start(folder, network, plugin, "--timeout", "4", *options)
     below: list[psutil.Process] = []
-    while process.poll() is None:
-        time.sleep(0.05)
-        try:
-            below = psutil.Process(process.pid).children(recursive=True) or below
-        except psutil.NoSuchProcess:
-            break
+    try:
+        process.wait(3.0)
+    except subprocess.TimeoutExpired:
+        below = psutil.Process(process.pid).children(recursive=True)
+        process.wait()  # without a limit: with one it would poll, and be late itself
     seconds = time.monotonic() - started
     out = process.communicate()[0]
     assert not psutil.wait_procs(below, timeout=5)[1], "something was left behind"
@@ -109,3 +120,50 @@ def test_a_plugin_that_takes_for_ever_to_import(tmp_path: Path, network: Network
     assert code == 3
     assert out.splitlines()[0] == "timeout"
     assert seconds < 4.0 + LATE + BUSY
+
+
+@pytest.mark.parametrize("options", [(), ("--json",)])
+def test_a_driver_whose_threads_cannot_run(
+    tmp_path: Path, network: Network, options: tuple[str, ...]
+) -> None:
+    """A match that backtracks for minutes and lets no other thread have the interpreter meanwhile."""
+    plugin = (
+        "import re, sys\nif 'verifolio.cli.main' in sys.modules:\n    re.match('(a+)+$', 'a' * 40 + 'b')\n"
+    )
+    code, out, seconds = run_command(tmp_path, network, plugin, *options)
+    assert code == 3
+    assert json.loads(out)["verdict"] == "timeout" if options else out.splitlines()[0] == "timeout"
+    assert seconds < 4.0 + LATE + BUSY
+
+
+def test_signals_reach_the_command_and_its_end_is_the_same(tmp_path: Path, network: Network) -> None:
+    for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)):
+        folder = tmp_path / str(int(number))
+        folder.mkdir()
+        begun = folder / "begun"
+        plugin = f"import pathlib, time\npathlib.Path({str(begun)!r}).touch()\ntime.sleep(60)\n"
+        process = start(folder, network, plugin, "--timeout", "50")
+        while not begun.exists():
+            time.sleep(0.02)
+        below = _children(process)
+        process.send_signal(number)
+        assert process.wait(20) == code
+        assert not psutil.wait_procs(below, timeout=5)[1]
+        process.communicate()
+
+
+def test_a_command_ends_with_its_keeper(tmp_path: Path, network: Network) -> None:
+    process = start(tmp_path, network, "import time\ntime.sleep(60)\n", "--timeout", "50")
+    below = _children(process)
+    process.kill()
+    assert not psutil.wait_procs(below, timeout=5)[1]
+    process.communicate()
+
+
+def _children(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """The processes below a command, once there are some."""
+    found: list[psutil.Process] = []
+    while not found:
+        found = psutil.Process(process.pid).children(recursive=True)
+        time.sleep(0.01)
+    return found

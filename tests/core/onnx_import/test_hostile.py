@@ -217,13 +217,6 @@ def test_malformed_networks_are_refused(name: str, tmp_path: Path) -> None:
     assert "expected" in refused(MALFORMED[name](tmp_path / "net.onnx"))
 
 
-def test_external_data_is_refused(tmp_path: Path) -> None:
-    network = save(tmp_path / "net.onnx", [node("Add", "x", "w")], {"w": np.ones(4, np.float32)})
-    model = onnx.load(network.path)
-    onnx.save(model, network.path, save_as_external_data=True, location="weights.bin", size_threshold=0)
-    assert "external data" in refused(Network.load(network.path))
-
-
 @pytest.mark.parametrize("data", [b"", b"not a model", b"\x08\x08", os.urandom(5000), b"\x0a" * 9999])
 def test_files_that_are_no_models_are_refused(data: bytes, tmp_path: Path) -> None:
     path = tmp_path / "net.onnx"

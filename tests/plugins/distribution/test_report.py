@@ -51,19 +51,22 @@ def table(path: Path) -> list[dict[str, str]]:
 
 def test_one_command_makes_every_table_and_picture(store: Path, tmp_path: Path) -> None:
     out = tmp_path / "page"
-    assert cli(["distribution", "report", str(store), "--output", str(out), "--thresholds", "0.05,0.1"]) == 0
-    pictures = {p.stem for p in out.glob("*.png")}
+    assert cli(["report", str(store), "--output", str(out), "--thresholds", "0.05,0.1"]) == 0
+    pictures = {p.stem for p in out.glob("*.svg")}
     assert pictures == {
         *("ecdf", "boxes", "histogram", "counts", "times", "spearman_train", "spearman_test"),
         *("extremes", "split_boxes", "split_curves", "scatter", "searches"),
     }
     page = (out / "index.html").read_text()
-    assert page.count("data:image/png;base64,") == len(pictures)
+    assert page.count("data:image/svg+xml;base64,") == len(pictures)
     quality = table(out / "quality.csv")
     assert [r["network"] for r in quality] == ["digits_dense", "digits_twin"]
-    assert {"mean gap (train)", "mean gap (test)", "log-normal (KS) (test)", "% critical (train)"} <= set(
-        quality[0]
-    )
+    assert {
+        "mean gap (train)",
+        "mean gap (test)",
+        "log-normal (Lilliefors) (test)",
+        "% critical (train)",
+    } <= set(quality[0])
     same = [{k: v for k, v in r.items() if k != "network"} for r in quality]
     assert same[0] == same[1]  # the twin is the same network
     counts = table(out / "counts.csv")
@@ -86,7 +89,7 @@ def test_costs_of_searches_come_from_the_log(store: Path, tmp_path: Path) -> Non
     for cost, mine in zip((bracket, one, two), rows.values(), strict=True):
         assert cost.queries == sum(r.queries for r in mine)
         assert cost.cancelled == sum(r.cancelled for r in mine)
-    assert cli(["distribution", "report", str(store), "--output", str(tmp_path)]) == 0
+    assert cli(["report", str(store), "--output", str(tmp_path)]) == 0
     assert [r["search"] for r in table(tmp_path / "searches.csv")] == ["k = 1", "k = 2", "bracket"]
     assert table(tmp_path / "answers.csv")[0]["queries"] == str(one.queries)
 
@@ -124,11 +127,11 @@ class Plugin:
 
 def test_register_sections(store: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Only the named sections, in their order; one of another report is refused."""
-    report = ["distribution", "report", str(store), "--output", str(tmp_path)]
+    report = ["report", str(store), "--output", str(tmp_path)]
     with current_plugins().plus(Plugin()).in_use():
         assert cli([*report, "--section", "open"]) == 0
         assert [r["network"] for r in table(tmp_path / "seen.csv")] == list(NAMES)
-        assert [p.name for p in sorted(tmp_path.iterdir())] == ["index.html", "seen.csv"]
+        assert [p.name for p in sorted(tmp_path.iterdir())] == ["index.html", "inputs.csv", "seen.csv"]
         assert cli([*report, "--section", "elsewhere"]) == 2
         assert "a section of the report distribution" in capsys.readouterr().err
         assert cli([*report, "--section", "nobody"]) == 2

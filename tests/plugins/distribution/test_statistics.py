@@ -12,9 +12,10 @@ from scipy import stats
 
 from verifolio.cli.main import run as cli
 from verifolio.errors import InputError
+from verifolio.plugins.distribution.figures import colour_of
 from verifolio.plugins.distribution.ledger import DistributionLedger, Entry
 from verifolio.plugins.distribution.radius_search import SearchStatus
-from verifolio.plugins.distribution.report import build_report, load_rows
+from verifolio.plugins.distribution.report import SECTIONS, load_rows, make_material
 from verifolio.plugins.distribution.statistics import (
     at_radius,
     compare,
@@ -84,11 +85,19 @@ def test_the_fit_is_scipys_without_shift() -> None:
     assert fit.shape == pytest.approx(np.log(values).std())
     assert fit.ks_p == pytest.approx(stats.kstest(values, "lognorm", args=(fit.shape, 0, fit.scale)).pvalue)
     assert fit.lilliefors_p < fit.ks_p
-    assert fit.verdict == "log-normal"
+    assert fit.verdict == "log-normal not rejected"
     uniform = fit_lognormal(np.random.default_rng(2).uniform(0.001, 1, 400).tolist())
     assert uniform.verdict == "not log-normal"
     assert uniform.lilliefors_p < 0.01
     assert fit_lognormal([0.0, 0.0, 0.0]).verdict == "invalid"
+
+
+def test_the_corrected_test_decides() -> None:
+    """The naive test accepts what the corrected one rejects, because the fit has seen the values."""
+    values = np.exp(np.random.default_rng(4).laplace(0, 1, 60)).tolist()
+    fit = fit_lognormal(values)
+    assert fit.lilliefors_p < 0.05 < fit.ks_p
+    assert fit.verdict == "not log-normal"
 
 
 def test_lilliefors_has_its_level() -> None:
@@ -147,23 +156,34 @@ def many() -> list[Row]:
     return [*rows, row(None, None, 40, status=SearchStatus.MISCLASSIFIED, network="a.onnx")]
 
 
-def test_the_report_is_one_page_with_every_picture(tmp_path: Path) -> None:
-    made = build_report(many(), tmp_path / "out", (0.04, 0.06), step=0.002)
-    page = made.page.read_text()
-    assert page.count("data:image/png;base64,") == len(made.pictures) == 11
-    assert all(p.read_bytes().startswith(b"\x89PNG") for p in made.pictures)
-    assert "http" not in page
-    for words in (
-        "Lilliefors",
-        "critical terminations",
-        "severity",
-        "a.onnx: train and test",
-        "lost by rounding",
-    ):
-        assert words in page
-    assert len(made.groups) == 4
-    assert set(made.correlations) == {"train", "test"}
-    assert made.groups[0].summary.terminated == 0
+def test_the_sections_have_every_table_and_picture(tmp_path: Path) -> None:
+    material = make_material(many(), tmp_path / "out", (0.04, 0.06), step=0.002)
+    made = [cls().make(material) for cls in SECTIONS]
+    pictures = [path for content in made for _, path in content.pictures]
+    assert len(pictures) == 11
+    assert all(
+        p.suffix == ".svg" and p.with_suffix(".pdf").read_bytes().startswith(b"%PDF") for p in pictures
+    )
+    tables = {t.name: t for content in made for t in content.tables}
+    assert "Lilliefors p" in tables["fits"].columns
+    assert "critical terminations" in tables["results"].columns
+    assert "a.onnx: train and test" in [row[0] for row in tables["two_samples"].rows]
+    assert tables["rounding"].rows[0][1:] == ("30", "15", "50")
+    assert len(material.groups) == 4
+    assert set(material.correlations) == {"train", "test"}
+    assert material.groups[0].summary.terminated == 0
+
+
+def test_every_network_has_one_colour() -> None:
+    """In all groups that it is in, whatever their order."""
+    groups = {
+        f"{n} {s}": [r for r in many() if (r.network, r.split) == (n, s)]
+        for s in ("test", "train")
+        for n in ("b.onnx", "a.onnx")
+    }
+    found = colour_of(groups)
+    assert found["a.onnx test"] == found["a.onnx train"] != found["b.onnx test"]
+    assert found["b.onnx test"] == found["b.onnx train"]
 
 
 def test_reports_come_from_tables_and_stores(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -178,12 +198,14 @@ def test_reports_come_from_tables_and_stores(tmp_path: Path, capsys: pytest.Capt
     stored, step = load_rows([tmp_path / "run.db"])
     assert stored == rows
     assert step == pytest.approx(0.002)
-    assert cli(["distribution", "report", str(tmp_path / "out.csv"), "--output", str(tmp_path / "page")]) == 0
-    assert "log-normal" in capsys.readouterr().out
+    assert cli(["report", str(tmp_path / "out.csv"), "--output", str(tmp_path / "page")]) == 0
+    assert "robust on" in capsys.readouterr().out
     assert (tmp_path / "page" / "index.html").is_file()
     with pytest.raises(InputError, match="measured"):
         load_rows([tmp_path / "run.db"], "one")
-    assert cli(["distribution", "report", str(tmp_path / "missing.csv")]) == 2
+    assert cli(["report", str(tmp_path / "missing.csv")]) == 2
+    assert cli(["distribution", "report", str(tmp_path / "out.csv")]) == 2
+    assert "`distribution report` is now `verifolio report`" in capsys.readouterr().err
 
 
 def test_reused_answers_are_not_in_the_times() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,7 +14,7 @@ from verifolio.graph.enclosure import enclose
 from verifolio.model.problem import Domain
 from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
 from verifolio.plugins.crown.propagate.layers import Space
-from verifolio.plugins.crown.propagate.program import Program
+from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.region import Region
 from verifolio.plugins.crown.reduce.compress import _add_direct, _Rows, compress
 from verifolio.testing.generate import KINDS, Shape, random_graph
@@ -46,6 +47,34 @@ def test_equals_the_large_graph(kind: str, radius: float, dtype: torch.dtype) ->
             )
             assert (np.abs(found - rows @ value - direct @ x) <= slack).all()
             assert (wide <= 1e-9 * (1 + np.abs(found))).all()
+
+
+def test_neurons_that_no_row_depends_on_are_left_out_from_the_start(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Two networks side by side: rows over one of them must not make rows of the other's neurons."""
+    rng = np.random.default_rng(3)
+    graph = random_graph(rng, Shape("dense", inputs=6, width=30, depth=2, outputs=1))
+    builder = GraphBuilder(6)
+    ends = [builder.extend(graph, 0) for _ in range(2)]
+    both = builder.finish(builder.add(Concat(2), *ends))
+    program = Program(both, Space(torch.float64))
+    region = Region.of([Domain(np.full(6, -1.0), np.ones(6))], program.space)
+    state = intermediate_bounds(program, region, Effort())
+    known = {p: state.interval[p] for p in program.before}
+    made: list[int] = []
+    backward = Program.backward
+
+    def counted(self: Program, state: State, node: int, rows: torch.Tensor, *more: Any) -> Any:
+        made.append(rows.shape[1])
+        return backward(self, state, node, rows, *more)
+
+    monkeypatch.setattr(Program, "backward", counted)
+    half = compress(both, region, known, torch.tensor([[0.0, 1.0]]), torch.zeros(1, 6))
+    first, made[:] = sum(made), []
+    whole = compress(both, region, known, torch.eye(2), torch.zeros(2, 6))
+    assert 0 < 2 * half.graph.neurons == whole.graph.neurons
+    assert 2 * first == sum(made)
 
 
 def test_stable_networks_become_affine() -> None:

@@ -1,0 +1,1 @@
+"""The styles and scripts of the page."""

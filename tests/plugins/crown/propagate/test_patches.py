@@ -1,0 +1,131 @@
+"""Bounds by windows: those of rows over whole layers, at most what the reference allows; only what a row needs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from verifolio.graph import Graph
+from verifolio.model.problem import Ball, Domain
+from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
+from verifolio.plugins.crown.optimise.row_slopes import unit_rows
+from verifolio.plugins.crown.propagate.cone import cone
+from verifolio.plugins.crown.propagate.layers import Space
+from verifolio.plugins.crown.propagate.patches import PatchBounds
+from verifolio.plugins.crown.propagate.program import Program, State
+from verifolio.plugins.crown.propagate.region import Region
+from verifolio.testing.realistic import Model
+from verifolio.testing.reference import Reference
+
+IMAGE = (1, 3, 14, 11)
+CHANNELS = 6
+
+
+def residual(seed: int, pool: str = "") -> Graph:
+    """Convolutions of several strides and pads, a residual block, a pool, a scaling; the output is an image."""
+    rng = np.random.default_rng(seed)
+    model = Model(rng, *IMAGE)
+
+    def conv(x: str, inputs: int, kernel: tuple[int, int], **attributes: Any) -> str:
+        size = np.sqrt(1.5 / (inputs * kernel[0] * kernel[1]))
+        weight = model.const(rng.normal(size=(CHANNELS, inputs, *kernel)) * size)
+        return model.op("Conv", x, weight, model.const(rng.normal(size=CHANNELS) * 0.2), **attributes)
+
+    x = model.op("Relu", conv("x", 3, (3, 3), pads=[1, 0, 1, 2]))
+    inner = model.op("Relu", conv(x, CHANNELS, (3, 3), pads=[1, 1, 1, 1], dilations=[1, 1]))
+    x = model.op("Relu", model.op("Add", x, conv(inner, CHANNELS, (3, 1), pads=[1, 0, 1, 0])))
+    if pool:
+        x = model.op(pool, x, kernel_shape=[2, 2], strides=[2, 2])
+    shift = model.const(rng.normal(size=(1, CHANNELS, 1, 1)))
+    x = model.op("Mul", x, model.const(rng.normal(size=(1, CHANNELS, 1, 1))))
+    left = conv(model.op("Add", x, shift), CHANNELS, (1, 1), strides=[2, 2])
+    right = conv(x, CHANNELS, (3, 3), pads=[1, 1, 1, 1], strides=[2, 2])
+    x = model.op("Relu", model.op("Add", left, right))
+    return model.graph(conv(x, CHANNELS, (2, 2)))
+
+
+def region_of(seed: int, space: Space, radius: float = 0.05) -> Region:
+    centre = np.random.default_rng(seed).normal(size=int(np.prod(IMAGE)))
+    return Region.of([Domain(centre - radius, centre + radius)], space)
+
+
+def by_patches(program: Program, state: State, node: int, elements: int = 1 << 14) -> tuple[Any, Any]:
+    patches = PatchBounds(program, state, node)
+    low, high = (torch.full((program.sizes[node],), torch.nan, dtype=program.space.dtype) for _ in range(2))
+    for piece in patches.pieces(torch.arange(program.sizes[node]), elements):
+        low[piece], high[piece] = patches.both_ends(piece)
+    return low, high
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("pool", ["", "MaxPool", "AveragePool"])
+def test_windows_give_the_bounds_of_whole_rows(pool: str) -> None:
+    program = Program(residual(1, pool), Space(torch.float64))
+    state = intermediate_bounds(program, region_of(2, program.space), Effort(tighten=False))
+    assert len(program.images.convolutions) == (2 if pool == "MaxPool" else 0)
+    images = [i for i in program.before if program.mixing[i] > 1 and program.images.shape[i] is not None]
+    assert len(images) >= (5 if pool == "MaxPool" else 3)
+    for node in [*images, program.graph.output]:
+        count = program.sizes[node]
+        whole = program.lower(state, node, unit_rows(program, node, torch.arange(count)))[0]
+        low, high = by_patches(program, state, node)
+        torch.testing.assert_close(low, whole[:count], rtol=1e-11, atol=1e-11)
+        torch.testing.assert_close(high, whole[count:], rtol=1e-11, atol=1e-11)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_in_single_precision_stay_below_the_reference(seed: int, seen: Callable[..., Any]) -> None:
+    graph = residual(seed, ("", "MaxPool", "AveragePool")[seed])
+    program, reference = Program(graph, Space(torch.float32)), Reference(graph)
+    state = intermediate_bounds(program, region_of(seed, program.space), Effort(tighten=False))
+    known = seen(reference, program, state, 0)
+    for node in (program.before[-1], graph.output):
+        below, above = reference.both_ends(known.domain, known.intervals, known.lines, node)
+        low, high = (part.double().numpy() for part in by_patches(program, state, node))
+        assert (low <= below.high).all() and (high <= above.high).all()
+        width = np.abs(below.high) + np.abs(above.high)
+        assert (below.high - low <= 1e-3 * width).all(), "rounding is charged far too much"
+
+
+@torch.no_grad()
+def test_windows_of_a_ball() -> None:
+    program = Program(residual(4), Space(torch.float64))
+    centre = np.random.default_rng(5).normal(size=int(np.prod(IMAGE)))
+    ball = Domain(centre - 1, centre + 1, ball=Ball(centre, 0.3, 2.0))
+    state = intermediate_bounds(program, Region.of([ball], program.space), Effort(tighten=False))
+    node = program.before[2]
+    whole = program.lower(state, node, unit_rows(program, node, torch.arange(program.sizes[node])))[0]
+    low, high = by_patches(program, state, node)
+    torch.testing.assert_close(torch.cat([low, high]), whole, rtol=1e-11, atol=1e-11)
+
+
+@torch.no_grad()
+def test_all_bounds_are_the_same_with_windows_and_without(monkeypatch: pytest.MonkeyPatch) -> None:
+    program = Program(residual(6), Space(torch.float64))
+    assert any(PatchBounds(program, State(region_of(7, program.space)), i).pays() for i in program.before)
+    with_windows = intermediate_bounds(program, region_of(7, program.space))
+    monkeypatch.setattr(PatchBounds, "pays", lambda self: False)
+    without = intermediate_bounds(program, region_of(7, program.space))
+    for node in program.before:
+        torch.testing.assert_close(with_windows.interval[node], without.interval[node], rtol=1e-9, atol=1e-9)
+
+
+@torch.no_grad()
+def test_only_what_a_row_depends_on_is_bounded_and_the_row_is_none_the_worse() -> None:
+    program = Program(residual(8), Space(torch.float64))
+    rows = torch.zeros(1, 2, program.sizes[-1], dtype=torch.float64)
+    rows[0, 0, 0], rows[0, 1, 0] = 1, -1
+    needed, region = cone(program, rows), region_of(9, program.space)
+    first = program.before[0]
+    assert 0 < int(needed[first].sum()) < program.sizes[first] / 2
+    some, every = (intermediate_bounds(program, region, needed=mask) for mask in (needed, None))
+    output = program.graph.output
+    torch.testing.assert_close(program.lower(some, output, rows), program.lower(every, output, rows))
+    last = program.before[-1]
+    away = ~needed[last]
+    assert bool((some.interval[last][0][0, away] < every.interval[last][0][0, away]).any())
