@@ -151,7 +151,7 @@ static void load_row(const Net *net, Scratch *s, int k, int m, int id) {
     int width = net->last[k] - net->first[k];
     memset(s->coef, 0, sizeof(double) * (size_t)net->features);
     if (net->offset[k] < 0) {
-        for (int64_t e = net->begin[id]; e < net->begin[id + 1]; e++) s->coef[net->column[e]] = net->entry[e];
+        for (int64_t e = net->begin[id]; e < net->begin[id + 1]; e++) s->coef[net->column[e]] += net->entry[e];
         return;
     }
     memcpy(s->coef + net->first[k], net->weight + net->offset[k] + (int64_t)m * width,
@@ -360,5 +360,7 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_boxes", NULL, -1, m
 
 PyMODINIT_FUNC PyInit__boxes(void) {
     methods[0].ml_doc = DOC;
-    return PyModule_Create(&module);
+    PyObject *made = PyModule_Create(&module);
+    if (made != NULL) PyModule_AddIntConstant(made, "INTERFACE", 2); /* raised with every change of arguments */
+    return made;
 }

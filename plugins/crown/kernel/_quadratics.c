@@ -253,5 +253,7 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_quadratics", NULL, 
 
 PyMODINIT_FUNC PyInit__quadratics(void) {
     methods[0].ml_doc = DOC;
-    return PyModule_Create(&module);
+    PyObject *made = PyModule_Create(&module);
+    if (made != NULL) PyModule_AddIntConstant(made, "INTERFACE", 1); /* raised with every change of arguments */
+    return made;
 }

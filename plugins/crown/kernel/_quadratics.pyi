@@ -2,6 +2,8 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+INTERFACE: int
+
 def bound(
     size: NDArray[Any],
     first: NDArray[Any],

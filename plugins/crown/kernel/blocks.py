@@ -201,7 +201,8 @@ def make_kernel(blocks: Blocks, problem: Problem, dense: bool = False) -> Kernel
     """Compile blocks and an output condition, on the problem's box; `dense`: no block as sparse rows."""
     forms = [*blocks.hidden, rows_form(blocks, problem)]
     noises = _noises(forms, blocks.kinds, problem, blocks.inputs)
-    ends, weights, offsets, sparse_forms = [], [], [], []
+    ends, offsets, sparse_forms = [], [], []
+    weights: list[Array] = []
     for form in forms:
         columns = form.matrix.indices[form.matrix.data != 0]
         ends.append((int(columns.min()), int(columns.max()) + 1) if len(columns) else (0, 1))

@@ -17,12 +17,13 @@ from verifolio.plugins.crown.kernel.quadratics import MAX_CONJUNCTION, make_quad
 
 try:  # compiled where a C compiler was at hand when the package was built
     from verifolio.plugins.crown.kernel import _boxes as _boxes
-except ImportError:
-    _boxes = None  # type: ignore[assignment]
-try:
     from verifolio.plugins.crown.kernel import _quadratics as _quadratics
+
+    # what an earlier version of the sources was compiled to takes other arguments
+    if (getattr(_boxes, "INTERFACE", 1), _quadratics.INTERFACE) != (2, 1):
+        raise ImportError("compiled from other sources: install the package again")
 except ImportError:
-    _quadratics = None  # type: ignore[assignment]
+    _boxes = _quadratics = None  # type: ignore[assignment]
 
 Array = NDArray[np.float64]
 # Choices, not measured: smaller ones send networks to the search on neurons that boxes would decide sooner, larger

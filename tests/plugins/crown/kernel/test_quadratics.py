@@ -89,11 +89,11 @@ def test_a_convex_form_is_bounded_exactly(seed: int) -> None:
     centre = rng.normal(size=6) * (seed > 0)
     domain = Domain(centre - rng.uniform(0.1, 2, 6), centre + rng.uniform(0.1, 2, 6))
 
-    def value(x: Array) -> Any:
-        return x @ matrix @ x
+    def value(x: Array) -> tuple[Any, Array]:
+        return x @ matrix @ x, 2 * matrix @ x
 
     limits = list(zip(domain.lower, domain.upper, strict=True))
-    least = minimize(value, centre, jac=lambda x: 2 * matrix @ x, bounds=limits, tol=1e-14).fun
+    least = minimize(value, centre, jac=True, bounds=limits, tol=1e-14).fun
     for above, open_ in ((1e-2, True), (-1e-2, False)):
         problem = Problem(form(matrix), domain, (make_rows([({6: 1.0}, float(least) + above)]),))
         found, _ = bound(problem)
