@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.errors import InputError
+from verifolio.onnx_import.external import embedded
 
 if TYPE_CHECKING:
     from verifolio.graph import Graph
@@ -48,16 +49,16 @@ class Network:
 
     @classmethod
     def load(cls, path: str | Path) -> Network:
-        """Read and hash a file (`.onnx` or `.onnx.gz`); nothing is imported yet."""
+        """Read and hash a file (`.onnx` or `.onnx.gz`) and its external data; nothing is imported yet."""
         path = Path(path).resolve()
         if not path.is_file():
             raise InputError(str(path), "an ONNX file", "no such file", "check the path")
-        return cls(path, hashlib.sha256(path.read_bytes()).hexdigest())
+        return cls(path, hashlib.sha256(embedded(path, path.read_bytes())).hexdigest())
 
     def content(self) -> bytes:
-        """The bytes of the file, which are those that were hashed."""
+        """The bytes of the file with external data in place, which are those that were hashed."""
         try:
-            data = self.path.read_bytes()
+            data = embedded(self.path, self.path.read_bytes())
         except OSError as error:
             got = error.strerror or type(error).__name__
             raise InputError(str(self.path), "a readable file", got, "check the path") from None

@@ -90,8 +90,10 @@ class Crown(Searcher):
         if not problem.graph.steps or self.options.split != "auto":
             return self._plan(problem)
         found = switches(problem)
-        first = [partial(_on_cells, found)] if found else []
-        return [*first, _by_descent, *self._plan(problem)]
+        cells = [partial(_on_cells, found)] if found else []
+        rest = [self._by_bounds, _by_descent, *self._plan(problem)]
+        # cells are as many as boxes: with many inputs they come last
+        return [*cells, *rest] if len(found) <= FEW_INPUTS else [*rest, *cells]
 
     def _plan(self, problem: Problem) -> list[SearchFunction]:
         from verifolio.plugins.crown.kernel.boxes import kernel_applies
@@ -118,6 +120,12 @@ class Crown(Searcher):
 
         search = StagedSearch(problem, context, self.options)
         return write_proof(search.run(), search)
+
+    def _by_bounds(self, problem: Problem, context: Context) -> Outcome:
+        """Bounds alone, briefly: what they prove of a network with steps, no search over its levels should repeat."""
+        share = context.budget.share(min(BRIEFLY, context.budget.remaining / 5))
+        plain = type(self)(replace(self.options, split="none"))
+        return plain._on_neurons(problem, replace(context, budget=share))
 
     def _on_inputs_briefly(self, problem: Problem, context: Context) -> Outcome:
         share = context.budget.share(min(BRIEFLY, context.budget.remaining / 5))
