@@ -111,9 +111,10 @@ class _Import:
                 self.source.opset,
             )
             check_types(call)
-            self.ragged.check(node)
+            self.ragged.check(node, call)
+            self.low.cut_by = self.ragged.behind(node)
             made = handler(self.low, call)
-            self.ragged.pass_on(node, variable_slice(call))
+            self.ragged.pass_on(node, call, self.low.begun if variable_slice(call) else None)
             self._store(node, typed(call, list(made) if isinstance(made, Sequence) else [made]))
         except Refused as reason:
             self._refuse(node, f"{label}: {reason}")
