@@ -7,6 +7,9 @@ export OMP_NUM_THREADS ?= 1
 
 PYTHON ?= python3
 PYTEST_FLAGS ?=
+# how many processes run tests; each takes whole files, so that what a file prepares is prepared once
+JOBS ?= 2
+PARALLEL := -n $(JOBS) --dist loadfile
 VENV := .venv
 RUN := $(VENV)/bin
 # The environment is rebuilt whenever what it was made from has changed, or when the folder has moved.
@@ -39,10 +42,10 @@ $(DOCS_READY): $(READY)
 	touch $@
 
 test: check
-	$(RUN)/python -m pytest $(PYTEST_FLAGS)
+	$(RUN)/python -m pytest $(PARALLEL) $(PYTEST_FLAGS)
 
 test-all: check
-	$(RUN)/python -m pytest -m "slow or not slow" $(PYTEST_FLAGS)
+	$(RUN)/python -m pytest $(PARALLEL) -m "slow or not slow" $(PYTEST_FLAGS)
 
 check: lint types
 

@@ -25,9 +25,10 @@ from numpy.typing import NDArray
 from verifolio.data import load_data
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
+from verifolio.plugins.distribution.families import make_family
 from verifolio.plugins.distribution.ledger import DistributionLedger
 from verifolio.plugins.distribution.progress import Reporter
-from verifolio.plugins.distribution.run import Distribution, Setting, make_family, make_items
+from verifolio.plugins.distribution.run import Distribution, Setting, make_items
 from verifolio.plugins.distribution.summary import mean
 from verifolio.plugins.distribution.table import Row, write_csv, write_lines
 from verifolio.portfolio.tree import single_verifier
@@ -167,7 +168,7 @@ def write_tables(out: Path, found: Sequence[Comparison], wrong: Sequence[tuple[R
 
 def challenge(rows: Sequence[Row], given: argparse.Namespace) -> int:
     """How many proved radii another attack refutes; there should be none."""
-    from verifolio.attack import AttackSettings, attack_many
+    from verifolio.attacks import AttackSettings, attack_many
     from verifolio.model.answer import Witness
     from verifolio.run.budget import Budget
     from verifolio.trust.referee import replay

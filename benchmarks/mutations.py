@@ -1,11 +1,12 @@
 """Changes certificates at random, and sees what the checker says: a verdict in one line, and never a false `valid`.
 
-    python benchmarks/mutations.py [--count 20000] [--seed 0] [--folder tests/checker/certificates]
+    python benchmarks/mutations.py [--count 20000] [--out benchmarks/rows/mutations.csv]
 
-The folder holds NAME.onnx, NAME.vnnlib and NAME.gz. Each certificate is changed in one to three places and checked
-twice: with its own property, which is true, so that either verdict is right; and with a property that a point of the
-input set violates by exact arithmetic, so that `valid` is wrong. The hashes in the file are always those of the files
-at hand. Prints how many of each verdict there were; ends with 1 if one was wrong, late, or an exception.
+The folder (tests/checker/certificates) holds NAME.onnx, NAME.vnnlib and NAME.gz. Each certificate is changed in one
+to three places and checked twice: with its own property, which is true, so that either verdict is right; and with a
+property that a point of the input set satisfies by exact arithmetic, with nothing to spare, so that `valid` is wrong.
+The hashes in the file are always those of the files at hand. Prints how many of each verdict there were; ends with 1
+if one was wrong, late, or an exception. Every 500 mutations are a row; those that are there are not made again.
 """
 
 from __future__ import annotations
@@ -20,14 +21,22 @@ import sys
 import tempfile
 from collections import Counter
 from collections.abc import Callable
+from fractions import Fraction
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
 
+from verifolio_check import operators, vnnlib
+from verifolio_check.integers import Unreadable
 from verifolio_check.main import INVALID, UNREADABLE, VALID, run
+from verifolio_check.witness import outputs
 
 LONGEST = 60  # seconds of one check, many times what the certificates here take
 MEMORY = 4 << 30
+RARE = 0.1  # how often the one is chosen whose check takes thirty times longer
+ROW = 500  # mutations of one row
+VERDICTS = ("valid", "not valid", "unreadable")
 HUGE = ("9" * 18, "-" + "9" * 18, "9" * 19, "999999999", "1p999", "1p-999", "0")
 Lines = list[str]
 Change = Callable[[np.random.Generator, Lines], None]
@@ -105,9 +114,22 @@ def mutated(rng: np.random.Generator, lines: Lines) -> tuple[str, Lines]:
     return ", ".join(names), lines
 
 
-def false_property(text: str) -> str:
-    """The same with conditions that every point of the box satisfies, up to any constant of reasonable size."""
-    return re.sub(r"\(<= Y_(\d+) \S+\)", r"(<= Y_\1 1000.0)", text)
+@lru_cache
+def false_property(text: str, network: Path) -> str:
+    """The same with conditions that the centre of the box satisfies, each with equality where the value is exact."""
+    net = operators.read(network.read_bytes())
+    region = vnnlib.read(text, net.nodes[0].size, net.nodes[net.output].size)[0]
+    centre = [(a + b) / 2 for a, b in zip(region.lower, region.upper, strict=True)]
+    _, high = outputs(net, centre)
+    return re.sub(
+        r"\(<= Y_(\d+) \S+\)", lambda m: f"(<= Y_{m.group(1)} {decimal(high[int(m.group(1))])})", text
+    )
+
+
+def decimal(value: Fraction) -> str:
+    """Not below a fraction, by less than 1e-300."""
+    whole = -int((-value * 10**300).__floor__())
+    return f"{'-' if whole < 0 else ''}{abs(whole) // 10**300}.{abs(whole) % 10**300:0300d}"
 
 
 def unpacked(path: Path) -> Lines:
@@ -127,13 +149,17 @@ def forged(lines: Lines, files: tuple[Path, Path], target: Path) -> Path:
 
 def examine(rng: np.random.Generator, cases: list[Path], folder: Path) -> tuple[str, str | None]:
     """The verdicts on one changed certificate, and what was wrong with them."""
-    case = cases[int(rng.integers(len(cases)))]
+    shares = np.array([RARE if case.stem == "convolution" else 1.0 for case in cases])
+    case = cases[int(rng.choice(len(cases), p=shares / shares.sum()))]
     what, lines = mutated(rng, unpacked(case))
     said = []
     network, wrong = case.with_suffix(".onnx"), folder / "false.vnnlib"
     if rng.random() < 0.1:  # another network, of whatever shape
         network = cases[int(rng.integers(len(cases)))].with_suffix(".onnx")
-    wrong.write_text(false_property(case.with_suffix(".vnnlib").read_text()))
+    try:
+        wrong.write_text(false_property(case.with_suffix(".vnnlib").read_text(), network))
+    except Unreadable:  # a network of another shape: nothing about it can be checked
+        wrong.write_text("")
     for prop in (case.with_suffix(".vnnlib"), wrong):
         signal.alarm(LONGEST)
         code, line = run(network, prop, forged(lines, (network, prop), folder / "mutated.gz"))
@@ -155,20 +181,28 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--count", type=int, default=20_000)
-    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--out", type=Path, default=Path("benchmarks/rows/mutations.csv"))
     parser.add_argument("--folder", type=Path, default=Path("tests/checker/certificates"))
     options = parser.parse_args()
-    rng, cases = np.random.default_rng(options.seed), sorted(options.folder.glob("*.gz"))
+    cases = sorted(options.folder.glob("*.gz"))
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     signal.signal(signal.SIGALRM, late)
-    counts: Counter[str] = Counter()
+    done = options.out.read_text().split("\n")[1:-1] if options.out.exists() else []
+    if not done:
+        options.out.write_text("seed," + ",".join(VERDICTS) + "\n")
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(options.count):
-            verdict, wrong = examine(rng, cases, Path(folder))
-            if wrong is not None:
-                sys.exit(wrong)
-            counts[verdict] += 1
-    print(f"{options.count} mutations: " + ", ".join(f"{n} {v}" for v, n in counts.most_common()))
+        for seed in range(len(done), -(-options.count // ROW)):
+            rng, counts = np.random.default_rng(seed), Counter[str]()
+            for _ in range(ROW):
+                verdict, wrong = examine(rng, cases, Path(folder))
+                if wrong is not None:
+                    sys.exit(f"seed {seed}: {wrong}")
+                counts[verdict] += 1
+            done.append(",".join(str(v) for v in (seed, *(counts[v] for v in VERDICTS))))
+            with options.out.open("a") as file:
+                file.write(done[-1] + "\n")
+    totals = np.array([[int(v) for v in row.split(",")[1:]] for row in done]).sum(0)
+    print(", ".join(f"{n} {v}" for n, v in zip(totals, VERDICTS, strict=True)))
 
 
 if __name__ == "__main__":

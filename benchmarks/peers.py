@@ -50,7 +50,7 @@ from verifolio.plugins.bench.instances import (
     select,
 )
 from verifolio.plugins.bench.matching import Key, key_of
-from verifolio.plugins.bench.results import Claim, InstanceResult, Tool, read_tool
+from verifolio.plugins.bench.results import InstanceResult, Tool, ToolClaim, read_tool
 from verifolio.plugins.bench.scoring import OURS, Contest, lines, make_contest, par2
 from verifolio.plugins.command.description import Description, described, read_description
 from verifolio.plugins.command.files import read_point, read_text
@@ -126,11 +126,11 @@ class Book:
             stream.write(json.dumps(asdict(record)) + "\n")
 
     def claims(self, instances: Sequence[Instance]) -> Tool:
-        found: dict[Key, Claim] = {}
+        found: dict[Key, ToolClaim] = {}
         for i in instances:
             record = self.records[identity(i)]
             claim = record.claim if record.claim in ("sat", "unsat") else "unknown"
-            found[key_of(i)] = Claim(claim, record.seconds)
+            found[key_of(i)] = ToolClaim(claim, record.seconds)
         return Tool(self.tool.name, found)
 
 

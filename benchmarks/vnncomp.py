@@ -10,7 +10,8 @@ TOOL_time_s as the organisers published them.
 Every instance is one `verifolio verify` with the default portfolio, whose clock starts with the process. Rows go to a
 CSV file as they come; an instance that has one is not run again, so that an interrupted run continues and machines
 can share the work (`--shard`). Instances are taken in a seeded random order, one of each category in turn, so that
-what is there at any moment is a sample of every category. A counterexample is replayed here once more.
+what is there at any moment is a sample of every category. A counterexample is replayed here once more, and kept for
+the organisers' scripts (`benchmarks/vnncomp_judge.py`).
 
 The table counts what every tool decides within the same limit, and within the competition's own where that is
 shorter; points are the competition's (10 for a right answer, -150 for a wrong one); what is not decided counts twice
@@ -34,6 +35,7 @@ import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from hashlib import sha256
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,7 @@ from verifolio.plugins.bench.results import InstanceResult, tools_in
 from verifolio.plugins.bench.scoring import DECIDED, Contest, Line, lines, make_contest
 
 ROWS = Path(__file__).resolve().parent / "rows" / "vnncomp2025.csv"
+WITNESSES = Path("out/vnncomp")
 PR_SET_CHILD_SUBREAPER = 36  # from Linux's prctl.h: processes whose parents are gone become our children
 HUNG = 60.0  # seconds beyond the limit after which a run is ended from here
 OVERRUN = 0.5  # seconds beyond the limit that the command line promises at most
@@ -77,9 +80,22 @@ class Row:
 
 
 def read_layout(folder: Path) -> list[Instance]:
-    """The instances of a folder, with the competition's limits."""
+    """The instances of a folder, with the competition's limits.
+
+    Published rows are found by the names of files. Of files that have the same names in several folders nothing that
+    is published can be trusted: nothing is expected of them.
+    """
     with (folder / "instances.csv").open(newline="") as file:
-        return [_instance(folder, record) for record in csv.DictReader(file)]
+        found = [_instance(folder, record) for record in csv.DictReader(file)]
+    called: dict[tuple[str, ...], set[str]] = {}
+    for i in found:
+        called.setdefault(_names(i), set()).add(i.id)
+    return [i if len(called[_names(i)]) == 1 else replace(i, expected="unknown", claims={}) for i in found]
+
+
+def _names(instance: Instance) -> tuple[str, ...]:
+    paths = [*(path for _, path in instance.networks), instance.specification]
+    return instance.category, *(path.name for path in paths)
 
 
 def _instance(folder: Path, record: Mapping[str, str]) -> Instance:
@@ -117,11 +133,18 @@ def shard(instances: Sequence[Instance], part: str) -> list[Instance]:
     return list(instances[k - 1 :: n])
 
 
-def measure(instance: Instance, limit: float, cores: int, commit: str) -> Row:
+def witness_file(folder: Path, instance: Instance) -> Path:
+    """Where an instance's counterexample is kept, in the competition's format."""
+    return folder / f"{instance.category}-{sha256(instance.id.encode()).hexdigest()[:12]}.counterexample"
+
+
+def measure(instance: Instance, options: argparse.Namespace, commit: str) -> Row:
     """One run of the command line; what it left behind is waited for, so that its seconds count."""
     command = [sys.executable, "-P", "-c", "from verifolio.cli.main import main; main()", "verify", "--json"]
     command += [*(str(path) for _, path in instance.networks), str(instance.specification)]
-    command += ["--timeout", str(limit), "--cores", str(cores)]
+    limit, witness = options.limit, witness_file(options.witnesses.resolve(), instance)
+    witness.parent.mkdir(parents=True, exist_ok=True)
+    command += ["--timeout", str(limit), "--cores", str(options.cores), "--counterexample", str(witness)]
     load, before, began = os.getloadavg()[0], _children(), time.monotonic()
     try:
         done = subprocess.run(
@@ -141,7 +164,7 @@ def measure(instance: Instance, limit: float, cores: int, commit: str) -> Row:
         round(seconds, 3),
         round(_children() - before, 3),
         limit,
-        cores,
+        options.cores,
         round(load, 1),
         answer.get("verifier") or "",
         replayed(instance, answer["witness"]["x"]) if answer["verdict"] == "sat" else "",
@@ -209,7 +232,7 @@ def record(instances: Sequence[Instance], options: argparse.Namespace) -> None:
         old = load(path).get(_key(instance))
         if old is not None and (old.commit == commit or not {old.verdict, "all"} & again):
             continue
-        row = measure(instance, options.limit, options.cores, commit)
+        row = measure(instance, options, commit)
         fresh = not path.exists()
         with path.open("a", newline="") as file:
             writer = csv.writer(file, lineterminator="\n")
@@ -327,6 +350,7 @@ def options_of(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--again", default="", help="verdicts of other commits to try again; `all`")
     parser.add_argument("--commit", default="", help="what to record as the commit, outside a repository")
     parser.add_argument("--rows", type=Path, default=ROWS)
+    parser.add_argument("--witnesses", type=Path, default=WITNESSES, help="folder of counterexamples, kept")
     parser.add_argument("--table", action="store_true", help="run nothing, show what is recorded")
     return parser.parse_args(arguments)
 

@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
     __version__: str
 
+    from verifolio.api.ask import AskOptions, attack, compare, robustness, verify
+    from verifolio.api.models import ExportedModel, export
     from verifolio.errors import (
         InputError,
         SoundnessAlarm,
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
     from verifolio.model.answer import Answer, Attempt, Closest, Flag, Outcome, Verdict, Witness
     from verifolio.model.problem import Ball, Domain, Problem
     from verifolio.model.query import Query
-    from verifolio.onnx_import.network import Network, TensorSignature
+    from verifolio.onnx_import.network import Compute, Network, TensorSignature
     from verifolio.plugin.account import Account, Asked, Event, Example, InputResult, Reader
     from verifolio.plugin.bounder import Bounder, Bounders
     from verifolio.plugin.choice import Choice
@@ -38,16 +40,21 @@ if TYPE_CHECKING:
     from verifolio.plugin.estimator import AskingLike, Claim, Estimator, OracleLike
     from verifolio.plugin.evidence import Assumptions, Bounds, Evidence, Margins
     from verifolio.plugin.executor import Executor, Handle
+    from verifolio.plugin.exporter import Export, Exporter
     from verifolio.plugin.hookspecs import hookimpl
     from verifolio.plugin.manager import Plugins, current_plugins
+    from verifolio.plugin.options import NoOptions
     from verifolio.plugin.property import Geometry, Growth, Points, Property, Reference
     from verifolio.plugin.regime import BatchBall, Regime
     from verifolio.plugin.registry import Registry
     from verifolio.plugin.section import Content, Material, Section, Table
-    from verifolio.plugin.verifier import Context, NoOptions, Verifier
+    from verifolio.plugin.verifier import Context, Verifier
     from verifolio.portfolio.chooser import Chooser, default_portfolio
     from verifolio.portfolio.file import parse_portfolio, read_portfolio
     from verifolio.portfolio.tree import Member, Portfolio, Race, Series, single_verifier
+    from verifolio.results.comparison import Comparison
+    from verifolio.results.counterexample import Counterexample
+    from verifolio.results.robustness import InputVerdict, Robustness
     from verifolio.run.budget import Budget
     from verifolio.run.job import End, Job, Limits, Link, Result
     from verifolio.run.settings import Settings
@@ -59,6 +66,12 @@ if TYPE_CHECKING:
 
 # Where each public name lives; modules are imported on first use, so that `import verifolio` is cheap.
 _HOMES = {
+    "api.ask": ("AskOptions", "attack", "compare", "robustness", "verify"),
+    "api.models": ("ExportedModel", "export"),
+    "plugin.exporter": ("Export", "Exporter"),
+    "results.comparison": ("Comparison",),
+    "results.counterexample": ("Counterexample",),
+    "results.robustness": ("InputVerdict", "Robustness"),
     "model.neighbourhood": ("Neighbourhood",),
     "model.joint": ("Joint",),
     "plugin.batch": ("BatchContext", "Spot"),
@@ -70,7 +83,7 @@ _HOMES = {
     "model.answer": ("Answer", "Attempt", "Closest", "Flag", "Outcome", "Verdict", "Witness"),
     "model.problem": ("Ball", "Domain", "Problem"),
     "model.query": ("Query",),
-    "onnx_import.network": ("Network", "TensorSignature"),
+    "onnx_import.network": ("Compute", "Network", "TensorSignature"),
     "plugin.account": ("Account", "Asked", "Event", "Example", "InputResult", "Reader"),
     "plugin.bounder": ("Bounder", "Bounders"),
     "plugin.choice": ("Choice",),
@@ -80,11 +93,12 @@ _HOMES = {
     "plugin.executor": ("Executor", "Handle"),
     "plugin.hookspecs": ("hookimpl",),
     "plugin.manager": ("Plugins", "current_plugins"),
+    "plugin.options": ("NoOptions",),
     "plugin.property": ("Geometry", "Growth", "Points", "Property", "Reference"),
     "plugin.regime": ("BatchBall", "Regime"),
     "plugin.registry": ("Registry",),
     "plugin.section": ("Content", "Material", "Section", "Table"),
-    "plugin.verifier": ("Context", "NoOptions", "Verifier"),
+    "plugin.verifier": ("Context", "Verifier"),
     "portfolio.chooser": ("Chooser", "default_portfolio"),
     "portfolio.file": ("parse_portfolio", "read_portfolio"),
     "portfolio.tree": ("Member", "Portfolio", "Race", "Series", "single_verifier"),
@@ -117,6 +131,7 @@ def __dir__() -> list[str]:
 __all__ = [
     "Account",
     "Answer",
+    "AskOptions",
     "Asked",
     "Asking",
     "AskingLike",
@@ -135,8 +150,11 @@ __all__ = [
     "Chooser",
     "Claim",
     "Closest",
+    "Comparison",
+    "Compute",
     "Content",
     "Context",
+    "Counterexample",
     "DataSource",
     "Dataset",
     "Domain",
@@ -146,6 +164,9 @@ __all__ = [
     "Evidence",
     "Example",
     "Executor",
+    "Export",
+    "ExportedModel",
+    "Exporter",
     "Flag",
     "Geometry",
     "Graph",
@@ -154,6 +175,7 @@ __all__ = [
     "Handle",
     "InputError",
     "InputResult",
+    "InputVerdict",
     "Job",
     "Joint",
     "Limits",
@@ -182,6 +204,7 @@ __all__ = [
     "Registry",
     "Rejection",
     "Result",
+    "Robustness",
     "Section",
     "Series",
     "Settings",
@@ -198,11 +221,16 @@ __all__ = [
     "Verifier",
     "VerifolioError",
     "Witness",
+    "attack",
+    "compare",
     "current_plugins",
     "default_portfolio",
+    "export",
     "hookimpl",
     "judge_counterexample",
     "parse_portfolio",
     "read_portfolio",
+    "robustness",
     "single_verifier",
+    "verify",
 ]

@@ -95,20 +95,31 @@ def parse_range(text: str) -> tuple[float, float]:
     return low, high
 
 
-def check_range(data: Dataset, indices: Sequence[int], low: float, high: float) -> None:
-    """Refuse inputs with values outside the legal range: nothing that is said around them would make sense."""
+def check_range(data: Dataset, indices: Sequence[int], low: Array | float, high: Array | float) -> None:
+    """Refuse inputs with values outside the legal range: nothing that is said around them would make sense.
+
+    The range is one for all values, or one for each.
+    """
+    lows, highs = (np.broadcast_to(np.asarray(side, np.float64), (data.size,)) for side in (low, high))
     for i in indices:
         x = data.image(i)
-        wrong = np.flatnonzero(~((x >= low) & (x <= high)))
+        wrong = np.flatnonzero(~((x >= lows) & (x <= highs)))
         if len(wrong):
-            least = min(low, float(np.asarray(data.raw.min(), np.float64)) / data.scale)
-            most = max(high, float(np.asarray(data.raw.max(), np.float64)) / data.scale)
+            k = wrong[0]
             raise InputError(
                 f"data {data.name}:{data.split}, input {i}",
-                f"values from {low:g} to {high:g}",
-                f"{x[wrong[0]]:g} at position {wrong[0]}",
-                f"--range {least:g},{most:g}, or scale the data",
+                f"values from {lows[k]:g} to {highs[k]:g}",
+                f"{x[k]:g} at {data.features[k] if data.features else f'position {k}'}",
+                _range_remedy(data, low, high),
             )
+
+
+def _range_remedy(data: Dataset, low: Array | float, high: Array | float) -> str:
+    if isinstance(low, np.ndarray) or isinstance(high, np.ndarray):
+        return "give the feature another range, or none"
+    least = min(low, float(np.asarray(data.raw.min(), np.float64)) / data.scale)
+    most = max(high, float(np.asarray(data.raw.max(), np.float64)) / data.scale)
+    return f"--range {least:g},{most:g} (range=({least:g}, {most:g}) in Python), or scale the data"
 
 
 def _read_file(path: Path, split: str, sources: list[type[DataSource]]) -> Dataset:

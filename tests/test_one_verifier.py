@@ -13,16 +13,26 @@ from pathlib import Path
 
 import pytest
 
+from verifolio.plugins.ray.executor import RayExecutor
+
 ROOT = Path(__file__).resolve().parent.parent
 NETWORKS, ENSEMBLE = ROOT / "examples" / "networks", ROOT / "examples" / "ensemble"
 DIGITS = str(NETWORKS / "digits_dense.onnx")
 PLUGIN = '''
 import os
+import sys
+
+import onnxruntime
 
 from verifolio import hookimpl
+from verifolio.attack import search
+from verifolio.graph import enclosure, exact
+from verifolio.graph.module import GraphModule
 from verifolio.plugin import registry
 from verifolio.plugins.attack.falsifiers import Pgd
+from verifolio.plugins.crown.propagate.program import Program
 from verifolio.plugins.crown.verifier import Crown
+from verifolio.plugins.properties import affine
 from verifolio.trust import referee
 
 
@@ -74,6 +84,31 @@ def run_networks(query, x, original=referee.run_networks):
 
 registry.Registry.get = get
 referee.run_networks = run_networks
+
+
+def watch(owner, name):
+    """Note, once per process, that something by which a network is run or bounded was called."""
+    original, seen = getattr(owner, name), []
+
+    def noted(*args, **kwargs):
+        if os.getpid() not in seen:
+            seen.append(os.getpid())
+            note("network", f"{owner.__name__}.{name}")
+        return original(*args, **kwargs)
+
+    setattr(owner, name, noted)
+    for module in list(sys.modules.values()):
+        if getattr(module, name, None) is original:
+            setattr(module, name, noted)
+
+
+watch(onnxruntime.InferenceSession, "run")
+watch(GraphModule, "forward")
+watch(enclosure, "enclose")
+watch(exact, "evaluate")
+watch(affine, "affine_piece")
+watch(search, "attack_many")
+watch(Program, "__init__")
 
 
 @hookimpl
@@ -184,7 +219,7 @@ def commands_of(name: str, place: Path) -> list[list[str]]:
 def test_nobody_else_works(place: Path, name: str) -> None:
     codes, calls, _ = run_all(place, commands_of(name, place))
     assert set(codes) <= {0, 3}, codes
-    who = {person for person, _ in calls}
+    who = {person for person, _ in calls} - {"network"}
     assert who == {name, "referee"}
     abilities = {what for person, what in calls if person == name} - {"lookup"}
     batches = {"bound_many", "attack_many", "approach_many"}
@@ -207,26 +242,34 @@ def test_who_does_not_minimise_is_not_helped_out(place: Path) -> None:
     assert not [what for _, what in calls if what != "lookup"]
 
 
-def test_the_driver_runs_no_attack_no_bound_and_no_replay(place: Path) -> None:
-    pairs = [str(ENSEMBLE / f"pair_{n}.onnx") for n in "ab"]
-    points = [
-        "--data",
-        str(ENSEMBLE / "pair.npz"),
-        "--indices",
-        "0:2",
-        "--epsilon",
-        "2.5",
-        "--norm",
-        "l1",
-        "--range=-inf,inf",
-    ]
-    digits = [DIGITS, "--data", "digits:test", "--indices", "1:3", "--tolerance", "0.01"]
-    commands = [
-        ["ensemble", "attack", *pairs, *points, "--verifier", "able", "--timeout", "20"],
-        ["distribution", *digits, "--verifier", "able", "--budget", "20"],
-    ]
+def elsewhere(place: Path, executor: str) -> list[list[str]]:
+    """All commands with workers of their own, and properties that want outputs, slopes and suggested points."""
+    commands = [[executor if w == "inline" else w for w in c] for c in commands_of("able", place)]
+    around = ["measure", DIGITS, "--data", "digits:test", "--indices", "0:1", "--epsilon", "0.01"]
+    more = ["--metrics", "csat,cacc", "--reference", "predicted", "--verifier", "able", "--timeout", "20"]
+    more += ["--executor", executor]
+    return [*([*around, "--property", p, *more] for p in ("lipschitz", "targeted", "standard")), *commands]
+
+
+def check_driver(place: Path, commands: list[list[str]]) -> None:
     codes, calls, own = run_all(place, commands)
     assert set(codes) <= {0, 3}, codes
-    assert {what for who, what in calls if who == "able"} >= {"attack_many", "bound_many", "approach_many"}
     assert calls["referee", "replay"] > 0
+    assert {what for who, what in calls if who == "network"} >= {"InferenceSession.run", "Program.__init__"}
     assert own == set()
+
+
+def test_the_driver_runs_no_network(place: Path) -> None:
+    """Nothing is bounded, attacked, replayed or evaluated there, clean inputs and suggested points included."""
+    by_name = {tuple(c[:2]): c for c in elsewhere(place, "process")}
+    chosen = [by_name["measure", DIGITS], by_name["ensemble", "attack"], by_name["distribution", DIGITS]]
+    check_driver(place, [elsewhere(place, "process")[0], *chosen])
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1200)  # thirteen commands, each with workers of its own
+@pytest.mark.parametrize("executor", ["process", "ray"])
+def test_the_driver_runs_no_network_in_any_command(place: Path, executor: str) -> None:
+    if executor == "ray" and (missing := RayExecutor.available()) is not None:
+        pytest.skip(missing)
+    check_driver(place, elsewhere(place, executor))

@@ -251,8 +251,9 @@ class Sweep:
         d = (a * (below + (a < 0) * (above - below))) >> curves.SLOPE_BITS
         if z in self.moves:
             moves = floor_shift(self.moves[z], ROW_BITS - exponent)
-            within(4 * (largest(moves) + largest(d)) * (largest(low, high) + 1) * node.size)
+            within(4 * (largest(moves) + largest(d)) * node.size)
             d -= moves
+            within(4 * largest(np.abs(d).sum(1)) * (largest(low, high) + 1))
         self.grow(curves.least(node.function, a, d, low, high, scale).sum(1), exponent + scale)
         self.add(z, d, np.zeros(len(d), np.int64), exponent)
 

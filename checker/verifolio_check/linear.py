@@ -18,6 +18,7 @@ class Linear:
     """
 
     def __init__(self, low: Floats, high: Floats, inputs: int, index: Ints, fine: bool) -> None:
+        self.low, self.high = low, high
         self.inputs, self.index, self.shape = inputs, index, (low.shape[0], low.shape[2], index.shape[1])
         self.outputs = int(np.prod(self.shape))
         sums = [np.abs(low).sum(axis) for axis in (1, 2)]

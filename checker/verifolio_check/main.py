@@ -1,4 +1,4 @@
-"""`verifolio-check NETWORK PROPERTY FILE`: checks a certificate, prints `valid` or why not."""
+"""`verifolio-check NETWORK PROPERTY FILE`: checks a certificate or a counterexample, prints `valid` or why not."""
 
 from __future__ import annotations
 
@@ -11,9 +11,11 @@ from verifolio_check import operators, vnnlib
 from verifolio_check.certificate import check, lines_of
 from verifolio_check.integers import Invalid, Unreadable
 from verifolio_check.network import Network
+from verifolio_check.witness import check_witness
 
 VALID, UNREADABLE, INVALID = 0, 2, 5
 LARGEST_FILE = 1 << 31
+LARGEST_WITNESS = 1 << 28
 MAGIC = b"\x1f\x8b"  # of gzip
 
 
@@ -31,11 +33,18 @@ def load(net: Path, prop: Path) -> tuple[Network, list[vnnlib.Region], tuple[str
     return network, vnnlib.read(text.decode("utf-8"), *sizes), hashes
 
 
-def run(net: Path, prop: Path, certificate: Path) -> tuple[int, str]:
-    """The exit code and the line to print."""
+def run(net: Path, prop: Path, proof: Path) -> tuple[int, str]:
+    """The exit code and the line to print; what is not gzipped is a counterexample."""
     try:
         network, regions, hashes = load(net, prop)
-        check(network, regions, hashes, lines_of(certificate))
+        with proof.open("rb") as file:
+            start = file.read(LARGEST_WITNESS)
+        if start[:2] == MAGIC:
+            check(network, regions, hashes, lines_of(proof))
+        elif len(start) < LARGEST_WITNESS:
+            check_witness(network, regions, start.decode("ascii"))
+        else:
+            raise Unreadable("neither a certificate nor a counterexample")
     except Invalid as error:
         return INVALID, f"not valid: {error}"
     except (Unreadable, OSError, EOFError, ValueError, MemoryError, RecursionError) as error:
@@ -45,7 +54,7 @@ def run(net: Path, prop: Path, certificate: Path) -> tuple[int, str]:
 
 def main() -> None:
     if len(sys.argv) != 4:
-        sys.exit("usage: verifolio-check NETWORK PROPERTY CERTIFICATE")
+        sys.exit("usage: verifolio-check NETWORK PROPERTY FILE")
     code, line = run(*(Path(a) for a in sys.argv[1:]))
     sys.stdout.write(line + "\n")
     sys.exit(code)

@@ -15,8 +15,11 @@ from verifolio_check.integers import Ints, Unreadable, within
 SPLIT = r"(?:(\d{1,8})|r(\d{1,5})\.(\d{1,8}))(?:@(-?\d{1,18})(?:p(-?\d{1,3}))?)?/"
 NODE = re.compile(rf"(\*?)(?:(?:\[([^\]]*)\])?\.|{SPLIT})")
 DATA = re.compile(r"(?:a([0-9A-Za-z]*))?;?(?:b(-?\d{1,18}(?:,-?\d{1,18})*))?;?(?:m(\d{1,9}(?:,\d{1,9})*))?")
-DIGITS = {c: k for k, c in enumerate("0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz")}
 LEVELS = 61  # a slope is k / 61
+SLOPES = np.zeros(128, np.int64)  # by character
+SLOPES[np.frombuffer(b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz", np.uint8)] = [
+    k * ONE // LEVELS for k in range(LEVELS + 1)
+]
 MOST_NODES, MOST_DATA, DEEPEST = 1 << 24, 1 << 20, 4096
 LEAF, NO_CUT = -1, -(1 << 62)
 STATE_NUMBERS = 1 << 20  # numbers in the intervals of the domains at work together
@@ -193,17 +196,19 @@ class Walk:
         sweep = Sweep(self.model, leaves, at, self.unit)
         for k, node in enumerate(leaves.node[at].tolist()):
             slopes, moves, _ = self.tree.data.get(node, NO_DATA)
-            places = [(z, n) for z, neurons in self.open for n in neurons.tolist()] if slopes else []
             splits = (
                 [(n, right) for n, right in self.tree.steps(node) if self.tree.place[n] > 0] if moves else []
             )
             amounts = [int(v) for v in moves.split(",")] if moves else []
-            if len(places) != len(slopes) or len(splits) != len(amounts):
+            wanted = sum(len(neurons) for _, neurons in self.open) if slopes else 0
+            if len(slopes) != wanted or len(amounts) != len(splits):
                 raise Unreadable(
-                    f"certificate: expected {len(places)} slopes and {len(splits)} multipliers of a leaf"
+                    f"certificate: expected {wanted} slopes, {len(splits)} multipliers of a leaf"
                 )
-            for (z, neuron), c in zip(places, slopes, strict=True):
-                self._table(sweep.slopes, z, len(at), -1)[k, neuron] = DIGITS[c] * ONE // LEVELS
+            given = SLOPES[np.frombuffer(slopes.encode(), np.uint8)]
+            for z, neurons in self.open if slopes else []:
+                self._table(sweep.slopes, z, len(at), -1)[k, neurons] = given[: len(neurons)]
+                given = given[len(neurons) :]
             for (n, right), amount in zip(splits, amounts, strict=True):
                 table = self._table(sweep.moves, int(self.tree.place[n]), len(at), 0)
                 table[k, self.tree.neuron[n]] = amount if right else -amount

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from verifolio_check.tree import LEVELS
 from verifolio_check.vnnlib import Row
 
 SYMBOLS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+ALPHABET = np.frombuffer(SYMBOLS.encode(), np.uint8)
 WEIGHT = 1 << 12  # what the weights of several rows add up to
 Phases = NDArray[np.int8]
 
@@ -45,31 +47,36 @@ def tree_of_phases(
     return tree, leaves
 
 
-def state_leaves(
-    model: Model,
-    tree: GrowingTree,
-    leaves: dict[int, int],
-    open_neurons: list[tuple[int, Index]],
-    trace: dict[str, Any],
-    rows: tuple[Row, ...],
-    weights: NDArray[np.float64],
-) -> None:
-    """Multipliers of the search, rounded; `weights` (leaves, rows) are those of the disjunct's rows here."""
-    places = {(int(r), int(n)): k for k, (r, n) in enumerate(trace["origin"])}
-    number = {model.network.input_of(k): k for k in range(len(model.network.curves))}
-    column, default = [], []
-    for z, at in open_neurons:
-        column += [places.get((number[z], int(j)), -1) for j in at]
-        default += [SYMBOLS[-1] if model.high[z][j] > -model.low[z][j] else "0" for j in at]
-    for leaf, row in leaves.items():
-        alpha = np.rint(np.clip(trace["alpha"][row], 0, 1) * LEVELS).astype(int)
-        slopes = "".join(d if c < 0 else SYMBOLS[alpha[c]] for c, d in zip(column, default, strict=True))
-        factor, text = row_weights(weights[row], rows)
-        moves = []
-        for n, _ in tree.steps(leaf):
-            c = places[number[int(tree.place[n])], int(tree.neuron[n])]
-            moves.append(str(round(max(float(trace["beta"][row, c]), 0.0) * factor * 2**ROW_BITS)))
-        tree.data[leaf] = (slopes, ",".join(moves), text)
+class Leaves:
+    """How leaves of a search state their multipliers; `origin` (kept, 2) names its neurons by ReLU and number."""
+
+    def __init__(
+        self, model: Model, open_neurons: list[tuple[int, Index]], origin: NDArray[np.int64]
+    ) -> None:
+        self.places = {(int(r), int(n)): k for k, (r, n) in enumerate(origin)}
+        self.number = {model.network.input_of(k): k for k in range(len(model.network.curves))}
+        column = [self.places.get((self.number[z], int(j)), -1) for z, at in open_neurons for j in at]
+        default = [LEVELS * (model.high[z][at] > -model.low[z][at]) for z, at in open_neurons]
+        self.column = np.array(column, np.intp)
+        self.default = np.concatenate([np.zeros(0, np.int64), *default])
+
+    def state(
+        self,
+        tree: GrowingTree,
+        leaves: dict[int, int],
+        alpha: NDArray[Any],
+        beta: NDArray[Any],
+        weigh: Callable[[int], tuple[float, str]] = lambda _: (1.0, ""),
+    ) -> None:
+        """Slopes in steps of 1 / LEVELS, and multipliers; `weigh` as `row_weights`, by the number of a subproblem."""
+        for leaf, row in leaves.items():
+            chosen = np.where(self.column < 0, self.default, np.append(alpha[row], 0)[self.column])
+            factor, weights = weigh(row)
+            moves = []
+            for n, _ in tree.steps(leaf):
+                c = self.places[self.number[int(tree.place[n])], int(tree.neuron[n])]
+                moves.append(str(round(max(float(beta[row, c]), 0.0) * factor * 2**ROW_BITS)))
+            tree.data[leaf] = (ALPHABET[chosen].tobytes().decode(), ",".join(moves), weights)
 
 
 def row_weights(weights: NDArray[np.float64], rows: tuple[Row, ...]) -> tuple[float, str]:

@@ -11,26 +11,27 @@ from typing import Any
 
 import numpy as np
 
-from verifolio.certificates.phases import SYMBOLS, state_leaves, tree_of_phases
+from verifolio.certificates.phases import ALPHABET, Leaves, row_weights, tree_of_phases
 from verifolio.certificates.trees import CannotWrite, GrowingTree, Refining
 from verifolio_check.bounds import GUARD, Model
 from verifolio_check.certificate import FIRST, claim, keep
 from verifolio_check.integers import Invalid, Unreadable
 from verifolio_check.main import load
-from verifolio_check.tree import Goal, Walk, parse
+from verifolio_check.tree import LEVELS, Goal, Walk, parse
 from verifolio_check.vnnlib import Region, Row
 
 BITS, WIDE_BITS = (
     30,
     26,
 )  # of the values of a node, and of one with many: with rows' bits and sums that is below 62
-WIDE = 1 << 10
+WIDE = 1 << 10  # values from which on sums of a node's products need more of the 62 bits
 LINE = 1000  # nodes of a tree on a line
 TOGETHER = 128  # claims on one line
 PATIENCE, LONGEST = 60.0, 5.0  # processor seconds for writing, or so many times what the search took
+# bytes: a certificate may grow with the search, by 50 MB for each minute of it
 SMALLEST_CAP, CAP_PER_SECOND = 5_000_000, 50_000_000 / 60
 MOST_REFINED = 20_000  # subproblems beyond the search's own; more means that its bounds were of another kind
-MOST_BOXES = 1 << 22
+MOST_BOXES = 1 << 22  # a limit on memory; searches that are worth writing leave far fewer
 
 
 def obstacle(network: Path, prop: Path) -> str | None:
@@ -92,9 +93,7 @@ def _next(exact: Any, rounded: float) -> bool:
 def region_lines(model: Model, region: Region, trace: dict[str, Any], deadline: float) -> Iterator[str]:
     """Claims and trees of one region."""
     for k in range(len(model.network.curves)):
-        if time.process_time() > deadline:
-            raise CannotWrite("the checker's bounds took too long to follow the search")
-        yield from claim_lines(model, k, trace)
+        yield from claim_lines(model, k, trace, deadline)
     model.advance(len(model.network.nodes) - 1)
     goals: Goal = [[(*model.row(row), row.strict) for row in rows] for rows in region.disjuncts]
     unit = model.scale[model.network.output] + GUARD
@@ -111,29 +110,58 @@ def region_lines(model: Model, region: Region, trace: dict[str, Any], deadline: 
         yield from tree_lines(tree.text(model))
 
 
-def claim_lines(model: Model, k: int, trace: dict[str, Any]) -> Iterator[str]:
-    """Ends of neurons of both signs that the search's kind of slopes narrows; what narrows nothing is not written."""
+def claim_lines(model: Model, k: int, trace: dict[str, Any], deadline: float) -> Iterator[str]:
+    """Ends of neurons of both signs that the search bounded better, with the trees and slopes behind that."""
     z = model.network.input_of(k)
     model.advance(z)
     if "claim_ends" not in trace or not same_neurons(model, trace):
         return
-    curves = model.network.curves
-    starts = np.cumsum([0, *(model.network.nodes[n].size for n in curves)])
-    numbers = {model.network.input_of(i): i for i in range(len(curves))}
-    column = [starts[numbers[p]] + int(j) for p, at in model.open(z - 1) for j in at]
-    ends = trace["claim_ends"]
-    mine = np.flatnonzero(ends[:, 0] == k)
-    mine = mine[((model.low[z] < 0) & (model.high[z] > 0))[ends[mine, 1]]]
-    for part in np.array_split(mine, max(1, -(-len(mine) // TOGETHER))):
-        if not len(part):
+    wanted = list((flat_claims(model, k, trace) | dict(deep_claims(model, k, trace))).items())
+    for first in range(0, len(wanted), TOGETHER):
+        if time.process_time() > deadline:
+            raise CannotWrite("the checker's bounds took too long to follow the search")
+        part = [
+            c for c in wanted[first : first + TOGETHER] if model.low[z][c[0][0]] < 0 < model.high[z][c[0][0]]
+        ]
+        if not part:
             continue
-        trees = [f"[a{''.join(SYMBOLS[v] for v in trace['claim_slopes'][e][column])}]." for e in part]
-        names = [("<" if sign < 0 else ">") + str(neuron) for _, neuron, sign in ends[part]]
-        goals = [claim(model, z, int(neuron), int(sign)) for _, neuron, sign in ends[part]]
+        names = [("<" if sign < 0 else ">") + str(neuron) for (neuron, sign), _ in part]
+        goals = [claim(model, z, neuron, sign) for (neuron, sign), _ in part]
+        trees = [text for _, text in part]
         walk = Walk(model, parse(iter(trees), model, len(trees)), goals, model.scale[z] + GUARD, z - 1)
         keep(model, z, names, walk.run())
         yield f"claims {k} {' '.join(names)}"
         yield from trees
+
+
+def flat_claims(model: Model, k: int, trace: dict[str, Any]) -> dict[tuple[int, int], str]:
+    """By neuron and end (1: lower): a leaf with slopes."""
+    starts = np.cumsum([0, *(model.network.nodes[n].size for n in model.network.curves)])
+    numbers = {model.network.input_of(i): i for i in range(len(model.network.curves))}
+    places = [starts[numbers[p]] + at for p, at in model.open(model.network.input_of(k) - 1)]
+    column = np.concatenate([np.zeros(0, np.int64), *places])
+    mine = np.flatnonzero(trace["claim_ends"][:, 0] == k)
+    slopes = [ALPHABET[trace["claim_slopes"][e][column]].tobytes().decode() for e in mine]
+    ends = trace["claim_ends"][mine, 1:].tolist()
+    return {(n, s): f"[a{text}]." for (n, s), text in zip(ends, slopes, strict=True)}
+
+
+def deep_claims(model: Model, k: int, trace: dict[str, Any]) -> Iterator[tuple[tuple[int, int], str]]:
+    """By neuron and end: a tree of phases of the neurons before it."""
+    neurons = model.open(model.network.input_of(k) - 1)
+    for name in [n for n in trace if n.startswith("deep") and n.endswith("_node") and trace[n] == k]:
+        held = {
+            f: trace[name.replace("node", f)] for f in ("neuron", "sign", "phase", "alpha", "beta", "origin")
+        }
+        leaves_of = Leaves(model, neurons, held["origin"])
+        ends = np.stack([held["neuron"], held["sign"]], 1)
+        for end in np.unique(ends, axis=0):
+            mine = np.flatnonzero((ends == end).all(1))
+            if not held["phase"][mine].any():
+                continue  # no better than a leaf with slopes of its own
+            tree, leaves = tree_of_phases(held["phase"][mine], held["origin"], model)
+            leaves_of.state(tree, leaves, held["alpha"][mine], held["beta"][mine])
+            yield (int(end[0]), int(end[1])), "".join(tree.text(model))
 
 
 def same_neurons(model: Model, trace: dict[str, Any]) -> bool:
@@ -158,8 +186,9 @@ def phase_tree(model: Model, rows: tuple[Row, ...], trace: dict[str, Any]) -> Gr
     for k in range(held["mix"].shape[1]):  # disjuncts of fewer rows repeat their first one
         place = order.index(k) if k in order else order.index(0)
         weights[:, place] += np.maximum(held["mix"][:, k], 0)
-    neurons = model.open(len(model.network.nodes) - 1)
-    state_leaves(model, tree, leaves, neurons, {**held, "origin": trace["origin"]}, rows, weights)
+    alpha = np.rint(np.clip(held["alpha"], 0, 1) * LEVELS).astype(np.uint8)
+    leaves_of = Leaves(model, model.open(len(model.network.nodes) - 1), trace["origin"])
+    leaves_of.state(tree, leaves, alpha, held["beta"], lambda row: row_weights(weights[row], rows))
     return tree
 
 

@@ -270,6 +270,26 @@ class About(Bundle):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Normalisation(Bundle):
+    """What happens to the data before a network reads it."""
+
+    panel: ClassVar[str] = INPUTS
+    mean: str = described("", "What the network expects subtracted, per channel.", metavar="NUMBERS")
+    std: str = described("", "What the network expects divided by, per channel.", metavar="NUMBERS")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Preprocessing(Normalisation):
+    """The same with what comes before it: (x / scale - mean) / std."""
+
+    panel: ClassVar[str] = INPUTS
+    scale: float = described(
+        1.0, "What the network expects the data divided by before that.", metavar="NUMBER"
+    )
+    channels: Literal["rgb", "bgr"] = described("rgb", "The order of the channels that the network expects.")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Json(Bundle):
     """For programs."""
 

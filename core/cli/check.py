@@ -1,4 +1,4 @@
-"""`verifolio check NETWORK PROPERTY CERTIFICATE`."""
+"""`verifolio check NETWORK PROPERTY FILE`."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from verifolio.cli.bundles import NetworkFile, PropertyFile
 from verifolio.cli.expand import add_command
 from verifolio.cli.output import say
 
-CertificateFile = Annotated[
+ProofFile = Annotated[
     str,
     typer.Argument(
-        metavar="CERTIFICATE",
-        help="What `verify --certificate` wrote.",
+        metavar="FILE",
+        help="What `verify --certificate` or `verify --counterexample` wrote.",
     ),
 ]
 
@@ -25,8 +25,8 @@ def add_commands(app: typer.Typer) -> None:
     add_command(app, "check", check)
 
 
-def check(network: NetworkFile, property_file: PropertyFile, certificate: CertificateFile) -> None:
-    """Check a certificate of unsat in integer arithmetic.
+def check(network: NetworkFile, property_file: PropertyFile, proof: ProofFile) -> None:
+    """Check a certificate of unsat or a counterexample in integer arithmetic.
 
     The line printed is `valid`, or names the first step that is not, which exits with 5.
 
@@ -38,6 +38,6 @@ def check(network: NetworkFile, property_file: PropertyFile, certificate: Certif
     """
     from verifolio_check.main import run
 
-    code, line = run(Path(network), Path(property_file), Path(certificate))
+    code, line = run(Path(network), Path(property_file), Path(proof))
     say(line)
     raise typer.Exit(code)

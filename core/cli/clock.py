@@ -14,8 +14,9 @@ from typing import Any
 
 from verifolio.cli.keeper import announce, kept
 
-# A limit may be overrun by half a second. So long after it the process is ended; the rest is for ending it.
-OVERRUN = 0.3
+# A limit may be overrun by half a second. So long after it the process is ended; the rest is for ending it, which
+# takes the system a moment where gigabytes are to be freed.
+OVERRUN = 0.2
 # A query's own limit is this much shorter, so that verifiers that need all of their grace still answer in time;
 RESERVE = 0.3
 LEAST_SHARE = 0.05  # but no more than this part of it

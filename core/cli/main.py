@@ -22,12 +22,22 @@ def main() -> NoReturn:
     started = process_start()
     if sys.argv[1:2] == ["verify"]:  # the command whose limit holds from outside
         keep(_too_late)
+        _begin(sys.argv[2:])
     code = run(sys.argv[1:], started)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         code = leave_pipe()
     sys.exit(code)
+
+
+def _begin(options: list[str]) -> None:
+    """Start what takes longest, the imports of the workers, before options are understood; they may go unused."""
+    if any(word.startswith(("--help", "--executor")) for word in options):
+        return
+    from verifolio.run.template import begin
+
+    begin()
 
 
 def _too_late(words: dict[str, Any]) -> str:

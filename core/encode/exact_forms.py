@@ -33,7 +33,7 @@ class Phase(Enum):
 
 
 @dataclass(frozen=True)
-class Form:
+class LinearForm:
     """constant + sum of coefficient * variable; variables 0 .. n-1 are the inputs, then come neurons."""
 
     terms: tuple[tuple[int, Fraction], ...]
@@ -45,7 +45,7 @@ class Neuron:
     """Variable `variable` is relu(form), or the form itself where ACTIVE; `reach` bounds the form."""
 
     variable: int
-    form: Form
+    form: LinearForm
     phase: Phase
     reach: Range
 
@@ -56,7 +56,7 @@ class ExactNetwork:
 
     inputs: int
     neurons: tuple[Neuron, ...]
-    outputs: tuple[Form, ...]
+    outputs: tuple[LinearForm, ...]
 
     @property
     def open_count(self) -> int:
@@ -90,11 +90,11 @@ class _Reader:
 
     def read(self) -> ExactNetwork:
         inputs = self.graph.input_size
-        values = [[Form(((k, Fraction(1)),)) for k in range(inputs)]]
+        values = [[LinearForm(((k, Fraction(1)),)) for k in range(inputs)]]
         for node in self.graph.nodes[1:]:
             parents = [values[p] for p in node.parents]
             if isinstance(node.op, Constant):
-                values.append([Form((), Fraction(v)) for v in node.op.value.tolist()])
+                values.append([LinearForm((), Fraction(v)) for v in node.op.value.tolist()])
             elif isinstance(node.op, Relu):
                 values.append([self._relu(f, node.parents[0], k) for k, f in enumerate(parents[0])])
             else:
@@ -102,10 +102,10 @@ class _Reader:
                 values.append(_affine(matrices, offset(node.op).tolist(), parents))
         return ExactNetwork(inputs, tuple(self.neurons), tuple(values[self.graph.output]))
 
-    def _relu(self, form: Form, node: int, k: int) -> Form:
+    def _relu(self, form: LinearForm, node: int, k: int) -> LinearForm:
         low, high = self._range(form, node, k)
         if self.fix and high is not None and high <= 0:
-            return Form(())
+            return LinearForm(())
         active = self.fix and low is not None and low >= 0
         if active and len(form.terms) <= 1:
             return form
@@ -114,9 +114,9 @@ class _Reader:
         self.neurons.append(Neuron(variable, form, phase, (low, high)))
         floor = low if active else max(low or Fraction(0), Fraction(0))
         self.reach.append((floor, None if high is None else max(high, Fraction(0))))
-        return Form(((variable, Fraction(1)),))
+        return LinearForm(((variable, Fraction(1)),))
 
-    def _range(self, form: Form, node: int, k: int) -> Range:
+    def _range(self, form: LinearForm, node: int, k: int) -> Range:
         low, high = self._side(form, 0), self._side(form, 1)
         if self.bounds is not None and node in self.bounds.lower and node in self.bounds.upper:
             known = float(self.bounds.lower[node][k]), float(self.bounds.upper[node][k])
@@ -126,7 +126,7 @@ class _Reader:
                 high = Fraction(known[1]) if high is None else min(high, Fraction(known[1]))
         return low, high
 
-    def _side(self, form: Form, side: Literal[0, 1]) -> Fraction | None:
+    def _side(self, form: LinearForm, side: Literal[0, 1]) -> Fraction | None:
         """The least (side 0) or largest (side 1) value of a form over the ranges of its variables."""
         total = form.constant
         for variable, c in form.terms:
@@ -138,8 +138,8 @@ class _Reader:
 
 
 def _affine(
-    matrices: Sequence[sparse.csr_array], bias: Sequence[float], parents: Sequence[list[Form]]
-) -> list[Form]:
+    matrices: Sequence[sparse.csr_array], bias: Sequence[float], parents: Sequence[list[LinearForm]]
+) -> list[LinearForm]:
     found = []
     for i, b in enumerate(bias):
         constant, terms = Fraction(b), dict[int, Fraction]()
@@ -155,17 +155,17 @@ def _affine(
                 constant += w * form.constant
                 for variable, c in form.terms:
                     terms[variable] = terms.get(variable, Fraction(0)) + w * c
-        found.append(Form(tuple((v, c) for v, c in sorted(terms.items()) if c), constant))
+        found.append(LinearForm(tuple((v, c) for v, c in sorted(terms.items()) if c), constant))
     return found
 
 
-def row_form(terms: Sequence[tuple[int, Fraction]], network: ExactNetwork) -> Form:
+def row_form(terms: Sequence[tuple[int, Fraction]], network: ExactNetwork) -> LinearForm:
     """A row over inputs and outputs as a form over inputs and neurons."""
     constant, total = Fraction(0), dict[int, Fraction]()
     for column, c in terms:
         mine = column < network.inputs
-        form = Form(((column, Fraction(1)),)) if mine else network.outputs[column - network.inputs]
+        form = LinearForm(((column, Fraction(1)),)) if mine else network.outputs[column - network.inputs]
         constant += c * form.constant
         for variable, value in form.terms:
             total[variable] = total.get(variable, Fraction(0)) + c * value
-    return Form(tuple((v, c) for v, c in sorted(total.items()) if c), constant)
+    return LinearForm(tuple((v, c) for v, c in sorted(total.items()) if c), constant)

@@ -29,9 +29,9 @@ from verifolio.graph.matrix import linear_part, offset
 from verifolio.model.problem import Domain, dense_rows
 from verifolio.plugin.evidence import Bounds
 
-Form = Literal["bigm", "triangle"]
+ReluEncoding = Literal["bigm", "triangle"]
 Refine = Callable[["Encoding", int, Expression, Array, Array], tuple[Array, Array]]
-WIDEN = 1e-6
+WIDEN = 1e-6  # relative; above the solvers' tolerance (HiGHS: 1e-7), so that no legal input is lost
 
 
 class NotLinear(VerifolioError):
@@ -92,7 +92,7 @@ def encode(
     graph: Graph,
     domain: Domain,
     bounds: Bounds | None = None,
-    form: Form = "bigm",
+    form: ReluEncoding = "bigm",
     refine: Refine | None = None,
 ) -> Encoding:
     """Encode the network on the domain; `refine` may tighten what an unstable ReLU reads.
@@ -220,7 +220,7 @@ def _read_bounds(encoding: Encoding, node: int, bounds: Bounds | None) -> tuple[
     return low, high
 
 
-def _add_relu(encoding: Encoding, i: int, node: Node, low: Array, high: Array, form: Form) -> None:
+def _add_relu(encoding: Encoding, i: int, node: Node, low: Array, high: Array, form: ReluEncoding) -> None:
     builder = encoding.builder
     parent = node.parents[0]
     encoding.lower[parent], encoding.upper[parent] = low, high

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from verifolio.encode.exact_forms import ExactNetwork, Form, exact_network, row_form
+from verifolio.encode.exact_forms import ExactNetwork, LinearForm, exact_network, row_form
 from verifolio.errors import InputError
 from verifolio.model.problem import Ball
 from verifolio.model.query import Query
@@ -35,7 +35,7 @@ def number(value: Fraction) -> str:
     return f"(- {text})" if value < 0 else text
 
 
-def term(form: Form, network: ExactNetwork) -> str:
+def term(form: LinearForm, network: ExactNetwork) -> str:
     """A linear form over X_k and R_k."""
     parts = [number(form.constant)] if form.constant or not form.terms else []
     for variable, c in form.terms:

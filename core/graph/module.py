@@ -26,14 +26,14 @@ from verifolio.graph.ops import (
     Scale,
     Select,
     Sparse,
+    Step,
     Sum,
     Whole,
 )
-from verifolio.graph.ops import Step as StepOp
 from verifolio.graph.steps import RULES, StraightThrough, Table, surrogate
 
 
-class Step(nn.Module):
+class Layer(nn.Module):
     """One operator on tensors of shape (batch, size)."""
 
     def __init__(self, op: Any) -> None:
@@ -44,7 +44,7 @@ class Step(nn.Module):
         self.register_buffer(name, torch.as_tensor(np.ascontiguousarray(value)), persistent=False)
 
 
-class DenseStep(Step):
+class DenseLayer(Layer):
     weight: Tensor
     bias: Tensor
 
@@ -57,7 +57,7 @@ class DenseStep(Step):
         return functional.linear(x, self.weight, self.bias)
 
 
-class SparseStep(Step):
+class SparseLayer(Layer):
     """A sparse product as gather, multiply and add, which every device and type supports.
 
     Rows of equal length (pools, reductions, contractions) are added along an axis, others by index.
@@ -84,7 +84,7 @@ class SparseStep(Step):
         return self.bias.repeat(x.shape[0], 1).index_add(1, self.row, terms)
 
 
-class ConvStep(Step):
+class ConvLayer(Layer):
     weight: Tensor
     bias: Tensor
 
@@ -144,7 +144,7 @@ def convolve_adjoint(op: Conv, y: Tensor, weight: Tensor) -> Tensor:
     return grid[:, :, top : top + height, left : left + width].reshape(y.shape[0], -1)
 
 
-class ScaleStep(Step):
+class ScaleLayer(Layer):
     weight: Tensor
     bias: Tensor
 
@@ -157,7 +157,7 @@ class ScaleStep(Step):
         return x * self.weight + self.bias
 
 
-class SelectStep(Step):
+class SelectLayer(Layer):
     index: Tensor
     hole: Tensor
 
@@ -172,7 +172,7 @@ class SelectStep(Step):
         return picked.masked_fill(self.hole, 0.0) if self.holes else picked
 
 
-class SumStep(Step):
+class SumLayer(Layer):
     def forward(self, *terms: Tensor) -> Tensor:
         parts = [t if c == 1 else t * c for c, t in zip(self.op.coefficients, terms, strict=True)]
         total = parts[0]
@@ -181,31 +181,31 @@ class SumStep(Step):
         return total
 
 
-class ConcatStep(Step):
+class ConcatLayer(Layer):
     def forward(self, *terms: Tensor) -> Tensor:
         batch = max(len(t) for t in terms)  # constants have a batch of one
         return torch.cat([t.expand(batch, -1) for t in terms], dim=1)
 
 
-class ReluStep(Step):
+class ReluLayer(Layer):
     def forward(self, x: Tensor) -> Tensor:
         return torch.relu(x)
 
 
-class ElementwiseStep(Step):
+class ElementwiseLayer(Layer):
     def forward(self, x: Tensor) -> Tensor:
         return FUNCTIONS[self.op.function].value(x, self.op.parameter)
 
 
-class ProductStep(Step):
+class ProductLayer(Layer):
     def forward(self, a: Tensor, b: Tensor) -> Tensor:
         return a * b
 
 
-class JumpStep(Step):
+class JumpLayer(Layer):
     """A step function or a rounding; gradients pass through, see `StraightThrough`."""
 
-    def __init__(self, op: StepOp | Whole) -> None:
+    def __init__(self, op: Step | Whole) -> None:
         super().__init__(op)
         self.tables: dict[tuple[torch.dtype, torch.device], Table] = {}
 
@@ -225,7 +225,7 @@ class JumpStep(Step):
         return self.tables[key].value(x.detach())
 
 
-class ConstantStep(Step):
+class ConstantLayer(Layer):
     value: Tensor
 
     def __init__(self, op: Constant) -> None:
@@ -237,28 +237,28 @@ class ConstantStep(Step):
 
 
 @singledispatch
-def step(op: Op) -> Step:
-    """The torch step of an operator; a new operator registers its own here."""
-    raise TypeError(f"no torch step for {type(op).__name__}")
+def layer_of(op: Op) -> Layer:
+    """The torch layer of an operator; a new operator registers its own here."""
+    raise TypeError(f"no torch layer for {type(op).__name__}")
 
 
-for _op, _step in (
-    (Dense, DenseStep),
-    (Sparse, SparseStep),
-    (Conv, ConvStep),
-    (Scale, ScaleStep),
-    (Select, SelectStep),
-    (Sum, SumStep),
-    (Concat, ConcatStep),
-    (Relu, ReluStep),
-    (Elementwise, ElementwiseStep),
-    (Product, ProductStep),
-    (StepOp, JumpStep),
-    (Whole, JumpStep),
-    (Constant, ConstantStep),
-    (Input, Step),
+for _op, _layer in (
+    (Dense, DenseLayer),
+    (Sparse, SparseLayer),
+    (Conv, ConvLayer),
+    (Scale, ScaleLayer),
+    (Select, SelectLayer),
+    (Sum, SumLayer),
+    (Concat, ConcatLayer),
+    (Relu, ReluLayer),
+    (Elementwise, ElementwiseLayer),
+    (Product, ProductLayer),
+    (Step, JumpLayer),
+    (Whole, JumpLayer),
+    (Constant, ConstantLayer),
+    (Input, Layer),
 ):
-    step.register(_op)(_step)
+    layer_of.register(_op)(_layer)
 
 
 class GraphModule(nn.Module):
@@ -267,7 +267,7 @@ class GraphModule(nn.Module):
     def __init__(self, graph: Graph, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.graph = graph
-        self.steps = nn.ModuleList(step(node.op) for node in graph.nodes)
+        self.layers = nn.ModuleList(layer_of(node.op) for node in graph.nodes)
         self.to(dtype)
         self.last_use = _last_use(graph)
 
@@ -286,7 +286,7 @@ class GraphModule(nn.Module):
 
     def _run(self, x: Tensor, held: dict[int, Tensor]) -> Iterator[Tensor]:
         for i, node in enumerate(self.graph.nodes):
-            held[i] = x if i == 0 else self.steps[i](*(held[p] for p in node.parents))
+            held[i] = x if i == 0 else self.layers[i](*(held[p] for p in node.parents))
             yield held[i]
 
 
@@ -296,3 +296,16 @@ def _last_use(graph: Graph) -> dict[int, list[int]]:
     for parent, user in last.items():
         drop.setdefault(user, []).append(parent)
     return drop
+
+
+MODULES = 8  # a batch is about few networks, and modules share their weights with the graphs
+_MODULES: dict[str, GraphModule] = {}
+
+
+def double_module(graph: Graph) -> GraphModule:
+    """The graph in double precision; the last ones are kept."""
+    if graph.sha256 not in _MODULES:
+        while len(_MODULES) >= MODULES:
+            _MODULES.pop(next(iter(_MODULES)), None)
+        _MODULES[graph.sha256] = GraphModule(graph, torch.float64)
+    return _MODULES[graph.sha256]

@@ -136,7 +136,7 @@ def _quoted(names: Sequence[str]) -> str:
 
 
 def check_sizes(query: Query) -> None:
-    """Refuse a property whose sizes are not the networks'; imports them."""
+    """Refuse a property whose sizes are not the networks'; reads the files, runs nothing."""
     specification = query.specification
     if all(d.name for d in specification.networks):
         for declared, network in zip(specification.networks, query.networks, strict=True):
@@ -144,13 +144,14 @@ def check_sizes(query: Query) -> None:
             plain = len(network.outputs) - len(network.exposed)
             _check_tensors("output", declared.outputs, network.outputs[:plain])
             _check_tensors("hidden tensor", declared.hidden, network.outputs[plain:])
-    got = (specification.input_size, specification.output_size + len(specification.monomials))
-    want = (query.graph.input_size, query.graph.output_size)
+    got = (specification.input_size, specification.output_size)
+    inputs = [n.input_size for n in query.networks]
+    want = (inputs[0] if query.shared_input else sum(inputs), sum(n.output_size for n in query.networks))
     if got != want:
         raise InputError(
             query.name or "specification",
-            f"{want[0]} inputs and {want[1] - len(specification.monomials)} outputs, as the network has",
-            f"{got[0]} and {specification.output_size}",
+            f"{want[0]} inputs and {want[1]} outputs, as the network has",
+            f"{got[0]} and {got[1]}",
             "check that the property belongs to this network",
         )
 

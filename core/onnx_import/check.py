@@ -12,7 +12,7 @@ import torch
 
 from verifolio.errors import InputError
 from verifolio.graph.graph import Graph
-from verifolio.graph.module import GraphModule
+from verifolio.graph.module import double_module
 from verifolio.graph.ops import Array
 from verifolio.onnx_import.lower import Lowered, Traced, lower_network
 from verifolio.onnx_import.network import Network
@@ -24,7 +24,9 @@ from verifolio.run.threads import one_thread
 
 TINY = 1e-36  # single precision has no accuracy below
 HUGE = 1e37  # and none above
+# where activations, clips and roundings of common operators bend or jump
 BREAKPOINTS = (-6.0, -3.0, -2.5, -1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.5, 3.0, 6.0)
+# of inputs: normalised data first, then pixels, then values that saturate or vanish
 SCALES = (1.0, 10.0, 1e-3, 1e3, 1e2, 1e4, 1e6, 1e-6)
 BUDGET = 1e7  # multiplications: with all that surrounds them, about a tenth of a second
 
@@ -104,7 +106,7 @@ def _hinges(tensor: Traced, doubts: dict[int, Any]) -> Any:
 def _computed(graph: Graph, points: Array) -> Array:
     """The graph as it is used, after its simplifications."""
     with one_thread(), torch.no_grad():
-        out: Array = GraphModule(graph, torch.float64)(torch.from_numpy(points)).numpy()
+        out: Array = double_module(graph)(torch.from_numpy(points)).numpy()
     return out
 
 

@@ -1,99 +1,84 @@
-"""External data: the tensors that a model keeps in files beside it, put back into the model, within bounds."""
+"""Weights in files beside the model, as torch writes them: read into the model, from its own folder only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from verifolio.errors import InputError
 
-MAX_EXTERNAL = 1 << 30  # bytes of all such tensors together; a protobuf message ends at twice that
-_KEY = b"\x0a\x08location\x12"  # how the encoding of an external tensor names its file
-_REMEDY = "keep the data beside the model, or save the model in one file"
+MAX_EXTERNAL = 1 << 30  # bytes of all such files together; ONNX's own limit for one message is 2 GB
+MARK = b"location"  # the key that every reference to such a file has
 
 
-def embedded(path: Path, data: bytes) -> bytes:
-    """The model's bytes with all external data in place; the same bytes where there is none."""
-    if _KEY not in data:
+def with_external_data(path: Path, data: bytes) -> bytes:
+    """The model with the weights of other files in it; models without such files stay as they are, byte by byte."""
+    if MARK not in data:
         return data
     import onnx
 
     try:
         model = onnx.load_model_from_string(data)
-    except Exception:  # no model: whoever reads it says so
+    except (
+        Exception
+    ):  # protobuf's own errors derive from Exception alone; whoever parses it next says what is wrong
         return data
-    found = [t for t in _tensors(model) if len(t.external_data)]
-    if not found:
+    outside = [t for t in model.graph.initializer if t.data_location == onnx.TensorProto.EXTERNAL]
+    if not outside:
         return data
-    total = 0
-    for tensor in found:
-        total += _embed(path, tensor, MAX_EXTERNAL - total)
-    try:
-        return bytes(model.SerializeToString(deterministic=True))
-    except Exception as error:  # protobuf has a limit of its own
-        raise InputError(str(path), "a model of less than 2 GB", f"{error}", _REMEDY) from None
+    left = MAX_EXTERNAL
+    for tensor in outside:
+        raw = _read(path, tensor, left)
+        left -= len(raw)
+        tensor.raw_data = raw
+        del tensor.external_data[:]
+        tensor.data_location = onnx.TensorProto.DEFAULT
+    return bytes(model.SerializeToString(deterministic=True))
 
 
-def _embed(path: Path, tensor: Any, most: int) -> int:
-    """Read one tensor's bytes, at most so many; gives their number."""
-    facts = {entry.key: entry.value for entry in tensor.external_data}
-    file = _inside(path, facts.get("location", ""))
-    start, length = _extent(path, facts, file)
-    if length > most:
-        got = f"more in {file.name}"
-        raise InputError(str(path), f"at most {MAX_EXTERNAL} bytes of external data", got, _REMEDY)
+def _read(path: Path, tensor: Any, left: int) -> bytes:
+    """The bytes that one tensor refers to."""
+    where = f"{path}: tensor {tensor.name!r}"
+    told = {entry.key: entry.value for entry in tensor.external_data}
+    file = _inside(where, path.parent, told.get("location", ""))
+    start, size = (_number(where, key, told.get(key)) for key in ("offset", "length"))
     try:
+        there = file.stat().st_size
+        size = there - (start or 0) if size is None else size
+        if (start or 0) + size > there or size < 0:
+            raise InputError(
+                where, f"{size} bytes from {start or 0} on in {file.name}", f"{there} bytes in all"
+            )
+        if size > left:
+            raise InputError(where, f"weights of at most {MAX_EXTERNAL} bytes in all", "more")
         with file.open("rb") as stream:
-            stream.seek(start)
-            tensor.raw_data = stream.read(length)
+            stream.seek(start or 0)
+            return stream.read(size)
     except OSError as error:
         got = error.strerror or type(error).__name__
-        raise InputError(str(path), f"readable external data {file.name}", got, _REMEDY) from None
-    del tensor.external_data[:]
-    tensor.ClearField("data_location")
-    return length
+        raise InputError(
+            where, f"the file {file.name} beside the model", got, "keep both files together"
+        ) from None
 
 
-def _inside(path: Path, location: str) -> Path:
-    """The file of a location, which has to lie in the model's folder, links followed."""
-    folder = path.parent.resolve()
-    try:
-        file = (folder / location).resolve(strict=True)
-        known = file.is_relative_to(folder) and file.is_file() and file != path.resolve()
-    except (OSError, ValueError, RuntimeError):  # absent, a zero byte, a circle of links
-        known = False
-    if not location or Path(location).is_absolute() or not known:
-        raise InputError(str(path), "external data in a file of the model's folder", repr(location), _REMEDY)
+def _inside(where: str, folder: Path, location: str) -> Path:
+    """The file of a reference: a name below the model's folder, also where links lead."""
+    named = PurePosixPath(location)
+    file = (folder / named).resolve()
+    if (
+        not location
+        or named.is_absolute()
+        or ".." in named.parts
+        or not file.is_relative_to(folder.resolve())
+    ):
+        remedy = "put the weights beside the model, or save the model as one file"
+        raise InputError(where, "weights in a file inside the model's folder", repr(location), remedy)
     return file
 
 
-def _extent(path: Path, facts: Mapping[str, str], file: Path) -> tuple[int, int]:
-    """Where the bytes begin and how many there are."""
-    size = file.stat().st_size
-    try:
-        start = int(facts.get("offset", "0"))
-        length = int(facts.get("length", str(size - start)))
-    except ValueError:
-        start = length = -1
-    if start < 0 or length < 0 or start + length > size:
-        got = f"offset {facts.get('offset')!r}, length {facts.get('length')!r} of {size}"
-        raise InputError(str(path), f"an extent inside {file.name}", got, _REMEDY)
-    return start, length
-
-
-def _tensors(model: Any) -> Iterator[Any]:
-    """All tensors that the model stores, in graphs, attributes and functions."""
-    graphs = [model.graph]
-    nodes = [node for function in model.functions for node in function.node]
-    while graphs or nodes:
-        if graphs:
-            graph = graphs.pop()
-            yield from graph.initializer
-            nodes.extend(graph.node)
-            continue
-        for attribute in nodes.pop().attribute:
-            yield from ([attribute.t] if attribute.HasField("t") else [])
-            yield from attribute.tensors
-            graphs.extend([attribute.g] if attribute.HasField("g") else [])
-            graphs.extend(attribute.graphs)
+def _number(where: str, key: str, text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and len(text) < 16):
+        raise InputError(where, f"a number of bytes for {key}", repr(text[:40]))
+    return int(text)

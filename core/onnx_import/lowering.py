@@ -31,8 +31,9 @@ from verifolio.onnx_import import exact
 from verifolio.onnx_import.values import Known, Malformed, Shape, Value, View, known
 
 FOLDINGS = 12  # roundings of a folded weight that `verifolio.graph.settle` allows for
+# numbers of one tensor: 128 MB as doubles
 MAX_TENSOR = 2**24
-MAX_TOTAL = 2**27
+MAX_TOTAL = 2**27  # of all of them: a gigabyte
 _WEIGHTS = ("value", "weight", "bias", "error", "weight_error", "bias_error")
 
 

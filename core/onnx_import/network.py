@@ -5,21 +5,29 @@ from __future__ import annotations
 import hashlib
 import io
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.errors import InputError
-from verifolio.onnx_import.external import embedded
 
 if TYPE_CHECKING:
     from verifolio.graph import Graph
     from verifolio.graph.module import GraphModule
+
+T = TypeVar("T")
+P = ParamSpec("P")
+
+
+class Compute(Protocol):
+    """Calls a function that can be imported by its name, wherever its work is to be done."""
+
+    def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
 
 @dataclass(frozen=True)
@@ -46,6 +54,10 @@ class Network:
     path: Path
     sha256: str
     exposed: tuple[str, ...] = ()
+    _compute: Compute | None = field(default=None, compare=False, repr=False)
+
+    def __reduce__(self) -> tuple[type[Network], tuple[Path, str, tuple[str, ...]]]:
+        return Network, (self.path, self.sha256, self.exposed)
 
     @classmethod
     def load(cls, path: str | Path) -> Network:
@@ -53,12 +65,22 @@ class Network:
         path = Path(path).resolve()
         if not path.is_file():
             raise InputError(str(path), "an ONNX file", "no such file", "check the path")
-        return cls(path, hashlib.sha256(embedded(path, path.read_bytes())).hexdigest())
+        return cls(path, hashlib.sha256(_whole(path)).hexdigest())
+
+    def computed_by(self, compute: Compute) -> Network:
+        """The same network, whose values somebody else computes: an oracle's workers (`oracle.compute`)."""
+        return replace(self, _compute=compute)
+
+    def compute(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """What a function of this network gives, computed where this network is: in a worker, or else here."""
+        return (
+            function(*args, **kwargs) if self._compute is None else self._compute(function, *args, **kwargs)
+        )
 
     def content(self) -> bytes:
-        """The bytes of the file with external data in place, which are those that were hashed."""
+        """The bytes of the file, which are those that were hashed; weights in other files are part of them."""
         try:
-            data = embedded(self.path, self.path.read_bytes())
+            data = _whole(self.path)
         except OSError as error:
             got = error.strerror or type(error).__name__
             raise InputError(str(self.path), "a readable file", got, "check the path") from None
@@ -100,11 +122,11 @@ class Network:
 
     @property
     def inputs(self) -> tuple[TensorSignature, ...]:
-        return _session(self)[1]
+        return _signature(self)[0]
 
     @property
     def outputs(self) -> tuple[TensorSignature, ...]:
-        return _session(self)[2]
+        return _signature(self)[1]
 
     @property
     def input_size(self) -> int:
@@ -134,14 +156,14 @@ class Network:
         return self._run(x, optimised)
 
     def _run(self, x: NDArray[Any], optimised: bool) -> NDArray[np.float32]:
-        session, inputs, outputs = _session(self) if optimised else _plain_session(self)
+        session = _session(self) if optimised else _plain_session(self)
         feeds, start = {}, 0
         flat = np.asarray(x).ravel()
-        for tensor in inputs:
+        for tensor in self.inputs:
             part = flat[start : start + tensor.size]
             feeds[tensor.name] = part.astype(tensor.dtype).reshape(tensor.shape)
             start += tensor.size
-        results: Sequence[Any] = session.run([t.name for t in outputs], feeds)
+        results: Sequence[Any] = session.run([t.name for t in self.outputs], feeds)
         return np.concatenate([np.asarray(r, np.float32).ravel() for r in results])
 
 
@@ -157,7 +179,14 @@ def _more_outputs(names: Sequence[str]) -> bytes:
     return bytes(more.SerializeToString())
 
 
-MAX_MODEL = 1 << 30
+MAX_MODEL = 1 << 30  # bytes: ONNX files cannot be larger than two gigabytes, and benchmarks' are far smaller
+
+
+def _whole(path: Path) -> bytes:
+    """A file's bytes, with the weights that it has in other files."""
+    from verifolio.onnx_import.external import with_external_data
+
+    return with_external_data(path, path.read_bytes())
 
 
 def _decompressed(path: Path, packed: bytes) -> bytes:
@@ -190,15 +219,23 @@ def _graph(network: Network) -> Graph:
     return import_graph(network)
 
 
+@lru_cache(maxsize=16)
+def _signature(network: Network) -> tuple[tuple[TensorSignature, ...], tuple[TensorSignature, ...]]:
+    from verifolio.onnx_import.lower import lower_network
+
+    lowered = lower_network(network)
+    return lowered.inputs, lowered.outputs
+
+
 @lru_cache(maxsize=4)
-def _plain_session(network: Network) -> tuple[Any, tuple[TensorSignature, ...], tuple[TensorSignature, ...]]:
+def _plain_session(network: Network) -> Any:
     from verifolio.onnx_import.session import open_session
 
     return open_session(network, optimised=False)
 
 
 @lru_cache(maxsize=16)
-def _session(network: Network) -> tuple[Any, tuple[TensorSignature, ...], tuple[TensorSignature, ...]]:
+def _session(network: Network) -> Any:
     from verifolio.onnx_import.session import open_session
 
     return open_session(network)

@@ -17,7 +17,7 @@ from verifolio.onnx_import.network import Network, TensorSignature
 from verifolio.onnx_import.values import Known, Malformed, Shape
 
 EXPORT_AGAIN = "export the network again, or inspect it with onnx.checker.check_model"
-MAX_INPUT = 2**24
+MAX_INPUT = 2**24  # numbers, as in any other tensor (`lowering.py`)
 
 
 @dataclass(frozen=True, eq=False)

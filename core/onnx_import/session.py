@@ -7,20 +7,18 @@ from typing import Any
 
 from verifolio.errors import InputError
 from verifolio.onnx_import.lower import lower_network
-from verifolio.onnx_import.network import Network, TensorSignature
+from verifolio.onnx_import.network import Network
 from verifolio.onnx_import.reader import EXPORT_AGAIN, parse_model
 
-Signature = tuple[TensorSignature, ...]
 
-
-def open_session(network: Network, optimised: bool = True) -> tuple[Any, Signature, Signature]:
-    """A session with default options (one thread, quiet), and the signature of the file.
+def open_session(network: Network, optimised: bool = True) -> Any:
+    """A session with default options (one thread, quiet).
 
     The file is lowered first: ONNX Runtime folds constants while it loads, without a limit on memory, so
     it only sees files whose tensors have been counted.
     """
-    lowered = lower_network(network)
-    return _session(network, network.model(), optimised), lowered.inputs, lowered.outputs
+    lower_network(network)
+    return _session(network, network.model(), optimised)
 
 
 def open_traced(network: Network, names: Sequence[str]) -> Any:

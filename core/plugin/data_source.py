@@ -27,6 +27,7 @@ class Dataset:
 
     `raw` has one flat input per row, in the type it is stored in, and the values are `raw / scale`; `shape`
     is that of one input. Labels are class numbers, -1 where there are none; `classes` counts the classes.
+    `features` are the names of the values and `class_names` those of the classes, where they have any.
     """
 
     name: str
@@ -36,6 +37,8 @@ class Dataset:
     shape: tuple[int, ...]
     classes: int
     scale: float = 1.0
+    features: tuple[str, ...] = ()
+    class_names: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         size = int(np.prod(self.shape))

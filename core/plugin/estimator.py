@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, ParamSpec, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,7 @@ from verifolio.model.problem import Ball
 from verifolio.model.query import Query
 from verifolio.model.radius import RadiusBounds, RadiusStart
 from verifolio.plugin.evidence import Bounds
-from verifolio.plugin.verifier import NoOptions
+from verifolio.plugin.options import NoOptions
 
 if TYPE_CHECKING:
     from typing import Self
@@ -25,6 +25,8 @@ if TYPE_CHECKING:
     from verifolio.onnx_import.network import Network
     from verifolio.plugin.property import Reference
 
+T = TypeVar("T")
+P = ParamSpec("P")
 Progress = Callable[[int, int, str], None]
 
 
@@ -100,6 +102,8 @@ class OracleLike(Protocol):
         radii: int = ...,
         again: bool = ...,
     ) -> list[RadiusBounds]: ...
+
+    def compute(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T: ...
 
     def close(self) -> None: ...
 

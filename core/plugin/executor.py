@@ -5,18 +5,13 @@ from __future__ import annotations
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, ClassVar
 
+from verifolio.plugin.options import NoOptions
 from verifolio.run import Job, Result
 
 MANY_CORES = 8  # more are of little use for one query unless it is asked for
-
-
-@dataclass(frozen=True)
-class NoOptions:
-    """For executors that have nothing to set; this module stays light, because commands start with it."""
 
 
 class Handle(ABC):

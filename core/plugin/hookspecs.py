@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from verifolio.plugin.data_source import DataSource
     from verifolio.plugin.estimator import Estimator
     from verifolio.plugin.executor import Executor
+    from verifolio.plugin.exporter import Exporter
     from verifolio.plugin.property import Property
     from verifolio.plugin.regime import Regime
     from verifolio.plugin.registry import Registry
@@ -55,6 +56,11 @@ def register_executors(registry: Registry[Executor]) -> None:
 @hookspec
 def register_datasets(registry: Registry[DataSource]) -> None:
     """Add data sources, found by the name in `--data NAME[:SPLIT]`."""
+
+
+@hookspec
+def register_exporters(registry: Registry[Exporter]) -> None:
+    """Add exporters, which turn models of a library into ONNX networks, for `verifolio.verify(model, ...)`."""
 
 
 @hookspec

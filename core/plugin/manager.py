@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from verifolio.plugin.data_source import DataSource
     from verifolio.plugin.estimator import Estimator
     from verifolio.plugin.executor import Executor
+    from verifolio.plugin.exporter import Exporter
     from verifolio.plugin.property import Property
     from verifolio.plugin.regime import Regime
     from verifolio.plugin.section import Section
@@ -38,9 +39,9 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 KINDS = (
     *("verifiers", "bounders", "properties", "estimators", "executors", "datasets"),
-    *("choosers", "regimes", "sections", "readers"),
+    *("choosers", "exporters", "regimes", "sections", "readers"),
 )
-DRIVER_ONLY = ("register_commands", "register_readers")  # whose work no worker needs
+DRIVER_ONLY = ("register_commands", "register_exporters", "register_readers")  # whose work no worker needs
 SETS = 8  # that a worker keeps; a session has one or two
 
 
@@ -106,6 +107,10 @@ class Plugins:
     @cached_property
     def datasets(self) -> Registry[DataSource]:
         return self._filled("data set", "register_datasets")
+
+    @cached_property
+    def exporters(self) -> Registry[Exporter]:
+        return self._filled("exporter", "register_exporters")
 
     @cached_property
     def regimes(self) -> Registry[Regime]:

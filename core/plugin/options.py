@@ -16,6 +16,11 @@ REQUIRED: Any = MISSING
 _WORDS = dict.fromkeys(("true", "yes", "on", "1"), True) | dict.fromkeys(("false", "no", "off", "0"), False)
 
 
+@dataclass(frozen=True)
+class NoOptions:
+    """For whatever has nothing to set."""
+
+
 def described(default: T, text: str, **more: object) -> T:
     """A field of an options class with what it means, in a sentence; `REQUIRED` leaves the default out."""
     made: Any = field(default=default, metadata={"help": text, **more})

@@ -17,7 +17,7 @@ from verifolio.model.answer import Answer
 from verifolio.model.problem import Ball
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
-from verifolio.plugin.verifier import NoOptions
+from verifolio.plugin.options import NoOptions
 from verifolio.vnnlib import Rows, box_case, specification_from_cases
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Array = NDArray[np.float64]
 Asking = Generator[Query, Answer, T]
-NORMS = (1.0, 2.0, math.inf)
+NORMS = (1.0, 2.0, math.inf)  # those whose balls we can encode
 
 
 class Geometry(Protocol):
@@ -99,13 +99,13 @@ class Reference:
         return None if math.isinf(self.norm) else Ball(x, self.epsilon, self.norm)
 
     def with_outputs(self, networks: Sequence[Network]) -> Reference:
-        """The same with outputs: the networks in double precision (its error is far below float32's)."""
+        """The same with outputs, computed where the networks are (see `Network.compute`)."""
         if self.outputs is not None:
             return self
-        from verifolio.graph.enclosure import enclose
+        from verifolio.onnx_import.values_at import double_outputs
 
         x = np.asarray(self.x, np.float64).ravel()
-        parts = [enclose(n.graph, x)[0] for n in networks]
+        parts = networks[0].compute(double_outputs, tuple(networks), x)
         return replace(self, outputs=np.concatenate(parts), sizes=tuple(len(p) for p in parts))
 
     def within(self, distance: float) -> Reference:

@@ -16,17 +16,13 @@ from verifolio.model.problem import Ball, Problem
 from verifolio.plugin.batch import BatchContext, Spot
 from verifolio.plugin.bounder import Bounders
 from verifolio.plugin.evidence import Bounds, Evidence
+from verifolio.plugin.options import NoOptions
 from verifolio.run.budget import Budget
 
 if TYPE_CHECKING:
     from verifolio.model.query import Query
 
 Array = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class NoOptions:
-    """For verifiers that have nothing to set."""
 
 
 def _accept_nothing(_: Array) -> bool:

@@ -7,6 +7,9 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Generic, cast
 
+import numpy as np
+from numpy.typing import NDArray
+
 from verifolio.model.answer import Answer, Verdict, Witness
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
@@ -104,11 +107,16 @@ def violates(
 def at_sight(prop: Property, networks: Sequence[Network], reference: Reference) -> Finding | None:
     """A violation among the points the property itself suggests, replayed like any other counterexample."""
     for x in prop.candidates(networks, reference):
-        witness = referee.judge_counterexample(prop.candidate_query(networks, reference, x), x)
+        witness = judged(prop.candidate_query(networks, reference, x), x)
         if isinstance(witness, Witness):
             answer = Answer(Verdict.SAT, "at sight", witness=witness, flags=witness.flags)
             return Finding(PropertyStatus.REFUTED, answer)
     return None
+
+
+def judged(query: Query, x: NDArray[np.floating]) -> Witness | referee.Rejection:
+    """A point judged where the query's networks are (see `Network.compute`)."""
+    return query.networks[0].compute(referee.judge_counterexample, replace(query), x)
 
 
 class Inquiry(Generic[T]):
@@ -139,8 +147,9 @@ def follow(asking: Asking[T], ask: Callable[[Query], Answer]) -> T:
 
 
 def decide(oracle: OracleLike, prop: Property, networks: Sequence[Network], reference: Reference) -> Finding:
-    """Decide one property around one reference."""
-    finding = follow(inquire(prop, networks, reference), oracle.ask)
+    """Decide one property around one reference; the oracle's workers evaluate what the property asks for."""
+    bound = [n.computed_by(oracle.compute) for n in networks]
+    finding = follow(inquire(prop, bound, reference), oracle.ask)
     keep(oracle, prop, networks, reference, finding)
     return finding
 
@@ -149,7 +158,8 @@ def decide_many(
     oracle: OracleLike, prop: Property, networks: Sequence[Network], references: Sequence[Reference]
 ) -> Iterator[tuple[int, Finding]]:
     """Decide many; gives (position, finding) as they finish, and keeps them where the oracle has a store."""
-    for k, finding in _decide_many(oracle, prop, networks, references):
+    bound = [n.computed_by(oracle.compute) for n in networks]
+    for k, finding in _decide_many(oracle, prop, bound, references):
         keep(oracle, prop, networks, references[k], finding)
         yield k, finding
 

@@ -13,11 +13,12 @@ from verifolio.reductions.reduction import ALL, Reduction
 
 Array = NDArray[np.float64]
 Refuses = Callable[[Problem], str | None]
+# every reduction once, for the longest chain that there is: ball, input rows, mixed rows, disjunction
 MAX_STEPS = 4
 
 
 @dataclass(frozen=True)
-class Step:
+class ReductionStep:
     """A reduction and the problem it was applied to."""
 
     reduction: Reduction
@@ -29,7 +30,7 @@ class Reduced:
     """A problem a member accepts, and the steps that led to it, first one first."""
 
     problem: Problem
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ReductionStep, ...] = ()
 
     def lift(self, point: Array) -> Array:
         """A point of the reduced problem as a point of the original one."""
@@ -56,7 +57,7 @@ def _search(
     for k, reduction in enumerate(reductions):
         if steps == 0 or not reduction.accepts(start.problem):
             continue
-        way = (*start.steps, Step(reduction, start.problem))
+        way = (*start.steps, ReductionStep(reduction, start.problem))
         parts = [Reduced(p, way) for p in reduction.apply(start.problem)]
         solved: list[Reduced] = []
         for part in parts:

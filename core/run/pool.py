@@ -12,11 +12,11 @@ from types import TracebackType
 
 from verifolio.run.job import End, Job, Result
 from verifolio.run.slot import Slot
-from verifolio.run.template import Template
+from verifolio.run.template import Template, take
 
 # A slot looks this far down the queue for a job it is warm for, and may overtake the first job this often.
 WINDOW = 32
-OVERTAKING = 16
+OVERTAKING = 16  # so that a job for a cold worker is not put off for ever
 
 _log = logging.getLogger(__name__)
 
@@ -180,7 +180,7 @@ class Pool:
             if self._closed:
                 return "the pool was closed"
             if self._template is None or not self._template.alive():
-                self._template = Template(self._preload)
+                self._template = take(self._preload)
             template = self._template
             control = template.supervise()
         return "" if slot.connect(control) else template.complaint()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import gc
 import importlib
@@ -27,6 +28,10 @@ _BOOT = (
     "import json, sys; order = json.loads(sys.argv[1]); sys.path[:] = order['path']; "
     "from verifolio.run.template import main; main(**order)"
 )
+
+
+# What workers that decide queries start with; importing these takes most of the time from start to verdict.
+PRELOAD = ("torch", "onnxruntime", "verifolio.solve.preload")
 
 
 class Template:
@@ -85,6 +90,28 @@ class Template:
             self._process.kill()
             self._process.wait()
         self._errors.close()
+
+
+_waiting: dict[tuple[str, ...], Template] = {}
+
+
+def begin(preload: Sequence[str] = PRELOAD) -> None:
+    """Start a template before it is known who needs it; the first pool that wants such a one takes it."""
+    _waiting[tuple(preload)] = Template(preload)
+    atexit.register(_give_up)
+
+
+def take(preload: Sequence[str]) -> Template:
+    """A template, perhaps one that was begun already."""
+    begun = _waiting.pop(tuple(preload), None)
+    return begun if begun is not None and begun.alive() else Template(preload)
+
+
+def _give_up() -> None:
+    while _waiting:
+        template = _waiting.popitem()[1]
+        template.kill()
+        template.close()
 
 
 def main(path: list[str], line: int, driver: int, preload: list[str]) -> None:

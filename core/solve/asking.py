@@ -50,3 +50,8 @@ class Asking:
             self._future.set_result(decide())
         except BaseException as error:  # handed to whoever asks for the answer
             self._future.set_exception(error)
+
+
+def serves(answer: Answer, had: float, provers_only: bool, timeout: float, attacked: bool) -> bool:
+    """Whether a remembered answer serves: decided, or undecided by as many members with as much time."""
+    return answer.verdict.decided or (had >= timeout and (attacked or not provers_only))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,15 +28,19 @@ from verifolio.solve.batch_jobs import (
     run_neuron_bounds,
     run_replay_batch,
 )
+from verifolio.solve.computation import Computation, Computed, run_computation
+from verifolio.solve.judgement import JudgeTask, run_judge
 from verifolio.solve.messages import FalseProof, Hit, Margin, ProvedRadius
 from verifolio.solve.radii import RadiusTask, run_radii
 from verifolio.solve.walk import VERDICTS, end_reason
 from verifolio.solve.warm import strip
 from verifolio.trust.conflict import meet_proof
-from verifolio.trust.referee import in_ball
+from verifolio.trust.referee import Rejection, in_ball
 
 Float32 = NDArray[np.float32]
 Starts = Mapping[int, Sequence[Float32]]
+T = TypeVar("T")
+P = ParamSpec("P")
 Run = Callable[[Job], Result | None]
 
 
@@ -75,6 +79,26 @@ class Batches:
         affinity = "".join(n.sha256 for n in query.networks)
         value = _done(self.run(self._job(run_neuron_bounds, task, seconds, affinity))).value
         return value if isinstance(value, Bounds) else None
+
+    def compute(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        task = Computation(function, args, kwargs)
+        result = _done(self.run(self._job(run_computation, task, math.inf, task.affinity)))
+        if not isinstance(result.value, Computed):
+            name = getattr(function, "__name__", "a value")
+            raise VerifolioError(f"{name} could not be computed: {end_reason(result, self.settings)}")
+        value: T = result.value.value
+        return value
+
+    def judge(self, query: Query, x: NDArray[np.floating], seconds: float) -> Witness | None:
+        affinity = "".join(n.sha256 for n in query.networks)
+        task = JudgeTask(strip(query), np.asarray(x))
+        result = _done(self.run(self._job(run_judge, task, seconds, affinity)))
+        if isinstance(result.value, Rejection):
+            return None
+        if not isinstance(result.value, Witness):  # it must not pass for a point that is none
+            why = end_reason(result, self.settings)
+            raise VerifolioError(f"{query.name or 'a point'}: it could not be judged: {why}")
+        return result.value
 
     def replay(
         self, batch: Batch, points: Sequence[tuple[int, NDArray[np.floating]]], seconds: float

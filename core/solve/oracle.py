@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import math
 import threading
-import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor
 from concurrent.futures import wait as wait_futures
 from dataclasses import replace
 from functools import cached_property, partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.errors import SoundnessAlarm, VerifolioError
 from verifolio.model.answer import Answer, Closest, Flag, Verdict, Witness
 from verifolio.model.batch import Batch, Sighting
 from verifolio.model.binding import check_sizes
@@ -30,22 +28,23 @@ from verifolio.plugin.executor import Executor, Handle
 from verifolio.plugin.manager import Plugins, current_plugins
 from verifolio.portfolio.chooser import Chooser, find_chooser
 from verifolio.portfolio.tree import Portfolio, provers
-from verifolio.run import Job, Limits, Result
+from verifolio.run import Job, Result
 from verifolio.run.settings import Settings
-from verifolio.solve.asking import Asking
+from verifolio.solve.asking import Asking, serves
 from verifolio.solve.batches import Batches, Starts
 from verifolio.solve.closest import find_closest, minimiser
-from verifolio.solve.judgement import JudgeTask, run_judge
+from verifolio.solve.judgement import still_a_witness
 from verifolio.solve.messages import Note
-from verifolio.solve.walk import CONFIRM_SECONDS, Walk, end_reason
-from verifolio.solve.warm import strip
+from verifolio.solve.walk import CONFIRM_SECONDS, Walk
 from verifolio.solve.working import MANY, names_in, working
 from verifolio.trust.conflict import raise_alarm
 from verifolio.trust.knowledge import Knowledge
-from verifolio.trust.referee import Rejection
 
 if TYPE_CHECKING:
     from verifolio.storage.store import Store
+
+T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Oracle:
@@ -199,17 +198,14 @@ class Oracle:
 
         A judgement that does not come about is an error: it must not pass for a point that is none.
         """
-        settings, seconds = self._settings, CONFIRM_SECONDS if timeout is None else timeout
-        limits = Limits(seconds, settings.memory, settings.cores, settings.grace)
-        affinity = "".join(n.sha256 for n in query.networks)
-        result = self._run(Job(run_judge, JudgeTask(strip(query), np.asarray(x)), limits, affinity))
-        if result is not None and isinstance(result.value, Rejection):
-            return None
-        if result is None or not isinstance(result.value, Witness):
-            why = "cancelled" if result is None else end_reason(result, settings)
-            raise VerifolioError(f"{query.name or 'a point'}: it could not be judged: {why}")
-        self._share(query, result.value, "replay")
-        return result.value
+        witness = self._batches.judge(query, x, CONFIRM_SECONDS if timeout is None else timeout)
+        if witness is not None:
+            self._share(query, witness, "replay")
+        return witness
+
+    def compute(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+        """What a function gives, called in a worker, which has to be able to import it; for values of networks."""
+        return self._batches.compute(function, *args, **kwargs)
 
     def radius_bounds(
         self,
@@ -277,7 +273,7 @@ class Oracle:
             return Answer(Verdict.UNSAT, "specification", reason, flags=frozenset({Flag.EMPTY}))
         with self._lock:
             cached = self._cache.get(query.sha256)
-        if cached is not None and _serves(*cached, settings.timeout, asking.attacked):
+        if cached is not None and serves(*cached, settings.timeout, asking.attacked):
             self._count("cached")
             return replace(cached[0], reused=True)
         inferred = self._knowledge.infer(query) if self.infer else None
@@ -330,19 +326,8 @@ class Oracle:
     def _replayed(self, query: Query, settings: Settings) -> Answer | None:
         """A witness that an earlier soundness revision stored, if it is one still."""
         x = None if self.store is None else self.store.old_witness(query)
-        if x is None:
-            return None
-        began = time.monotonic()
-        try:
-            witness = self.judge(query, x, min(settings.timeout, CONFIRM_SECONDS))
-        except SoundnessAlarm:
-            raise
-        except VerifolioError:  # then it is decided as if there were none
-            return None
-        if witness is None:
-            return None
-        seconds, reason = time.monotonic() - began, "a stored witness, replayed"
-        return Answer(Verdict.SAT, "store", reason, witness, witness.flags, seconds)
+        seconds = min(settings.timeout, CONFIRM_SECONDS)
+        return None if x is None else still_a_witness(self.judge, query, x, seconds)
 
     @property
     def _batches(self) -> Batches:
@@ -409,8 +394,3 @@ class Oracle:
     def _count(self, what: str) -> None:
         with self._lock:
             self.counts[what] = self.counts.get(what, 0) + 1
-
-
-def _serves(answer: Answer, had: float, provers_only: bool, timeout: float, attacked: bool) -> bool:
-    """Whether a remembered answer serves: decided, or undecided by as many members with as much time."""
-    return answer.verdict.decided or (had >= timeout and (attacked or not provers_only))

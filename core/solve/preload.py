@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import verifolio.attack
+import verifolio.attacks
 import verifolio.graph.enclosure
 import verifolio.graph.exact
 import verifolio.graph.module

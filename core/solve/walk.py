@@ -28,7 +28,7 @@ from verifolio.solve.survey import Opinion, SurveyTask, run_survey
 from verifolio.solve.task import AttemptTask
 from verifolio.solve.warm import strip
 from verifolio.solve.working import describe
-from verifolio.trust.conflict import Claim
+from verifolio.trust.conflict import MemberClaim
 from verifolio.trust.referee import in_ball
 
 LEAST_SECONDS = 0.01  # starting a member costs as much
@@ -95,7 +95,7 @@ class Walk:
         self.query, self.portfolio, self.executor, self.settings = query, portfolio, executor, settings
         self.evidence = Evidence() if evidence is None else evidence
         self.attempts: list[Attempt] = []
-        self.claims: list[Claim] = []
+        self.claims: list[MemberClaim] = []
         self._light = strip(query)
         self._affinity = "".join(n.sha256 for n in query.networks)
         self._lock = threading.Lock()
@@ -272,10 +272,10 @@ class Walk:
         self._note(Attempt(member.name, verdict, reason, *used, stats, log, refused))
         if claim is not None:
             with self._lock:
-                self.claims += [claim, Claim(member.name, Verdict.UNSAT)] if false_proof else [claim]
+                self.claims += [claim, MemberClaim(member.name, Verdict.UNSAT)] if false_proof else [claim]
         return claim is not None
 
-    def _confirmed(self, claim: Claim) -> Claim:
+    def _confirmed(self, claim: MemberClaim) -> MemberClaim:
         """A witness of a member that was stopped still lacks the exact evaluation: a fresh worker does it."""
         witness = claim.witness
         if witness is None or not claim.salvaged:
@@ -313,14 +313,14 @@ class Walk:
             self.attempts.append(attempt)
 
 
-def _claim(name: str, report: Report | None, found: Witness | None) -> Claim | None:
+def _claim(name: str, report: Report | None, found: Witness | None) -> MemberClaim | None:
     """What a member claims; a witness it announced before it was stopped counts."""
     stats = dict(report.stats) if report is not None else {}
     if found is not None:
         complete = report.witness if report is not None else None
-        return Claim(name, Verdict.SAT, complete or found, stats=stats, salvaged=complete is None)
+        return MemberClaim(name, Verdict.SAT, complete or found, stats=stats, salvaged=complete is None)
     if report is not None and report.verdict is Verdict.UNSAT:
-        return Claim(name, Verdict.UNSAT, bound=report.bound, stats=stats)
+        return MemberClaim(name, Verdict.UNSAT, bound=report.bound, stats=stats)
     return None
 
 

@@ -43,7 +43,7 @@ IMAGES = ("Conv", "Conv", "BatchNormalization", "MaxPool", "AveragePool", "ConvT
 
 
 @dataclass(frozen=True)
-class Step:
+class RecipeStep:
     """One layer: an operator of `LAYERS`, `dense`, or `skip` (a dense layer of an earlier tensor is added)."""
 
     op: str
@@ -58,7 +58,7 @@ class Recipe:
 
     inputs: int
     outputs: int
-    steps: tuple[Step, ...]
+    steps: tuple[RecipeStep, ...]
     scale: float = 1.0
     seed: int = 0
 
@@ -84,7 +84,7 @@ class Recipe:
         return sum(a * b for a, b in itertools.pairwise(widths))
 
 
-def _layer(draft: Draft, x: str, earlier: str, step: Step) -> str:
+def _layer(draft: Draft, x: str, earlier: str, step: RecipeStep) -> str:
     if step.op == DENSE:
         return draft.dense(x, step.width, bend=step.bend)
     if step.op == SKIP:
@@ -120,7 +120,7 @@ def _width(rng: np.random.Generator, least: int, most: int) -> int:
     return int(np.exp(rng.uniform(np.log(least), np.log(most))))
 
 
-def _stack(rng: np.random.Generator, style: str, activations: tuple[str, ...]) -> tuple[Step, ...]:
+def _stack(rng: np.random.Generator, style: str, activations: tuple[str, ...]) -> tuple[RecipeStep, ...]:
     """Dense layers with activations; constants between them in every second network."""
     depth = {"small": (1, 4), "deep": (5, 13), "smooth": (1, 4), "constants": (3, 6)}.get(style, (1, 6))
     width = {"small": (2, 6), "deep": (4, 60), "smooth": (3, 24), "constants": (8, 50)}.get(style, (20, 301))
@@ -132,40 +132,40 @@ def _stack(rng: np.random.Generator, style: str, activations: tuple[str, ...]) -
     between, special = float(rng.choice([0.0, 0.5, 1.0])), rng.random() < 0.5
     if style == "constants":
         palette, between = ["Relu"] if rng.random() < 0.6 else ["Relu", "Clip"], 0.5
-    steps: list[Step] = []
+    steps: list[RecipeStep] = []
     for _ in range(layers):
         this = size if rng.random() < 0.6 else _width(rng, *width)
         bend = str(rng.choice(BENDS)) if special else ""
-        steps.append(Step(DENSE, _seed(rng), this, bend))
-        steps.append(Step(str(rng.choice(palette)), _seed(rng)))
+        steps.append(RecipeStep(DENSE, _seed(rng), this, bend))
+        steps.append(RecipeStep(str(rng.choice(palette)), _seed(rng)))
         if rng.random() < between:
-            steps.append(Step(str(rng.choice(constants)), _seed(rng)))
+            steps.append(RecipeStep(str(rng.choice(constants)), _seed(rng)))
         if style == "residual":
-            steps.append(Step(SKIP, _seed(rng)))
+            steps.append(RecipeStep(SKIP, _seed(rng)))
     return tuple(steps)
 
 
-def _convolutions(rng: np.random.Generator) -> tuple[Step, ...]:
-    steps = [Step("Conv", _seed(rng)), Step("Relu", _seed(rng))]
+def _convolutions(rng: np.random.Generator) -> tuple[RecipeStep, ...]:
+    steps = [RecipeStep("Conv", _seed(rng)), RecipeStep("Relu", _seed(rng))]
     for _ in range(int(rng.integers(1, 4))):
-        steps.append(Step(str(rng.choice(IMAGES)), _seed(rng)))
-        steps.append(Step(str(rng.choice(("Relu", "Relu", "LeakyRelu", "Clip", "PRelu"))), _seed(rng)))
+        steps.append(RecipeStep(str(rng.choice(IMAGES)), _seed(rng)))
+        steps.append(RecipeStep(str(rng.choice(("Relu", "Relu", "LeakyRelu", "Clip", "PRelu"))), _seed(rng)))
     if rng.random() < 0.5:
-        steps += [Step(DENSE, _seed(rng), int(rng.integers(5, 40))), Step("Relu", _seed(rng))]
+        steps += [RecipeStep(DENSE, _seed(rng), int(rng.integers(5, 40))), RecipeStep("Relu", _seed(rng))]
     return tuple(steps)
 
 
-def _around(rng: np.random.Generator, operator: str) -> tuple[Step, ...]:
+def _around(rng: np.random.Generator, operator: str) -> tuple[RecipeStep, ...]:
     """An operator behind a layer of ReLUs and before another, sometimes with a second operator."""
     width = int(rng.integers(3, 25))
     names = [operator, *([str(rng.choice(sorted(LAYERS)))] if rng.random() < 0.4 else [])]
     if any(name in OPSETS for name in names):
         names = [operator]
-    steps = [Step(DENSE, _seed(rng), width), Step("Relu", _seed(rng))]
+    steps = [RecipeStep(DENSE, _seed(rng), width), RecipeStep("Relu", _seed(rng))]
     for name in names:
-        steps.append(Step(name, _seed(rng)))
+        steps.append(RecipeStep(name, _seed(rng)))
         if rng.random() < 0.7:
-            steps += [Step(DENSE, _seed(rng), width), Step("Relu", _seed(rng))]
+            steps += [RecipeStep(DENSE, _seed(rng), width), RecipeStep("Relu", _seed(rng))]
     return tuple(steps)
 
 

@@ -20,7 +20,7 @@ FOLDER_VARIABLE = "VERIFOLIO_ALARMS"  # where folders go; the current directory 
 
 
 @dataclass(frozen=True)
-class Claim:
+class MemberClaim:
     """A member's decided verdict: UNSAT, or SAT with its witness."""
 
     member: str
@@ -31,7 +31,7 @@ class Claim:
     salvaged: bool = False
 
 
-def settle(query: Query, claims: Sequence[Claim]) -> Answer:
+def settle(query: Query, claims: Sequence[MemberClaim]) -> Answer:
     """The answer that follows from all claims about a query.
 
     A witness always stands. Claimed proofs against it are a soundness alarm if the exact evaluation confirms

@@ -16,7 +16,7 @@ from verifolio.plugin.options import described
 from verifolio.plugin.verifier import Context, Verifier
 
 if TYPE_CHECKING:
-    from verifolio.attack import Attacked, AttackSettings
+    from verifolio.attacks import Attacked, AttackSettings
 
 KEPT = 8  # points handed on as evidence
 
@@ -57,7 +57,7 @@ class Falsifier(Verifier):
             return "an input has no finite bounds"
         if not problem.mixes_inputs and problem.domain.is_box:
             return None  # nothing else can be wrong, and importing the search is slow
-        from verifolio.attack import unattackable
+        from verifolio.attacks import unattackable
 
         return unattackable(problem)
 
@@ -66,7 +66,7 @@ class Falsifier(Verifier):
 
     def run_many(self, problems: Sequence[Problem], context: Context) -> list[Outcome]:
         """All problems in shared batches, until one has a counterexample."""
-        from verifolio.attack import attack_many
+        from verifolio.attacks import attack_many
 
         results = attack_many(
             problems,
@@ -87,7 +87,7 @@ class Falsifier(Verifier):
 
     def attack_many(self, questions: Sequence[Joint], context: BatchContext) -> None:
         """All questions in shared batches, each from the points that are known to be near."""
-        from verifolio.attack import attack_many
+        from verifolio.attacks import attack_many
 
         groups: dict[tuple[bytes, ...], list[int]] = defaultdict(list)
         for k, question in enumerate(questions):
@@ -128,7 +128,7 @@ class Fgsm(Falsifier):
     Options: ClassVar[type] = FgsmOptions
 
     def settings(self) -> AttackSettings:
-        from verifolio.attack import AttackSettings
+        from verifolio.attacks import AttackSettings
 
         return AttackSettings(steps=self.options.steps, single=True)
 
@@ -141,7 +141,7 @@ class Pgd(Falsifier):
     Options: ClassVar[type] = PgdOptions
 
     def settings(self) -> AttackSettings:
-        from verifolio.attack import AttackSettings
+        from verifolio.attacks import AttackSettings
 
         return AttackSettings(**asdict(self.options))
 
@@ -153,6 +153,6 @@ class Pgd(Falsifier):
         return replace(full, samples=0, few_inputs=0, **least)
 
     def approach_many(self, spots: Sequence[Spot], gain: float, context: BatchContext) -> None:
-        from verifolio.attack.approach import approach
+        from verifolio.attacks.approach import approach
 
         approach(spots, context.offer, gain, context.budget, context.device)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, ClassVar
 
 from verifolio.model.answer import Verdict
+from verifolio.onnx_import.network import Network
 from verifolio.storage.database import Tables, marks
 from verifolio.storage.revision import SOUNDNESS_REVISION
 from verifolio.vnnlib.source import read_source
@@ -80,7 +81,7 @@ def _result(row: sqlite3.Row) -> InstanceResult:
 
 def content_of(instance: Instance) -> str:
     """A hash of what the instance asks: a changed file is another question."""
-    hashes = [(name, hashlib.sha256(path.read_bytes()).hexdigest()) for name, path in instance.networks]
+    hashes = [(name, Network.load(path).sha256) for name, path in instance.networks]
     return _content(hashes, read_source(instance.specification).sha256)
 
 

@@ -54,7 +54,7 @@ class InstanceResult:
 
 
 @dataclass(frozen=True)
-class Claim:
+class ToolClaim:
     """What another tool's file says about an instance."""
 
     result: str
@@ -66,9 +66,9 @@ class Tool:
     """Another tool: its rows, in the words of its own table. A second row about the same files must not differ."""
 
     name: str
-    rows: Mapping[Key, Claim]
+    rows: Mapping[Key, ToolClaim]
 
-    def compare(self, instances: Sequence[Instance]) -> tuple[dict[Key, Claim], list[str]]:
+    def compare(self, instances: Sequence[Instance]) -> tuple[dict[Key, ToolClaim], list[str]]:
         """What it claims about instances, and those for which several of its rows could be meant."""
         found = match([key_of(i) for i in instances], list(self.rows))
         claims = {key: self.rows[row] for key, row in found.rows.items()}
@@ -128,7 +128,7 @@ def write_text(path: Path, text: str) -> None:
 
 def read_tool(path: Path) -> Tool:
     """Another tool's results.csv, named after its file, or its folder where the file has the usual name."""
-    claims: dict[Key, Claim] = {}
+    claims: dict[Key, ToolClaim] = {}
     for number, row in read_rows(path, "a results file of VNN-COMP"):
         if row[0].strip().lower() == "category":
             continue
@@ -144,13 +144,13 @@ def read_tool(path: Path) -> Tool:
     return Tool(path.resolve().parent.name if generic else path.stem, claims)
 
 
-def _read_row(row: Sequence[str], where: str) -> tuple[Key, Claim]:
+def _read_row(row: Sequence[str], where: str) -> tuple[Key, ToolClaim]:
     key = Key(row[0].strip(), row[1].strip(), row[2].strip())
     try:
         key.paths  # noqa: B018 (a cell that is no path shows here)
     except InputError as error:
         raise InputError(f"{where}: onnx", error.expected, error.got) from None
-    return key, Claim(normal(row[4]), _number(row[5]))
+    return key, ToolClaim(normal(row[4]), _number(row[5]))
 
 
 def _number(text: str) -> float:
@@ -164,7 +164,7 @@ def tools_in(instances: Sequence[Instance]) -> list[Tool]:
     """The tools whose results came along with the instances."""
     names = dict.fromkeys(name for i in instances for name in i.claims)
     return [
-        Tool(name, {key_of(i): Claim(*_told(i, name)) for i in instances if name in i.claims})
+        Tool(name, {key_of(i): ToolClaim(*_told(i, name)) for i in instances if name in i.claims})
         for name in names
     ]
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from .instances import Instance
 from .matching import key_of
-from .results import WRITTEN, Claim, InstanceResult, Tool
+from .results import WRITTEN, InstanceResult, Tool, ToolClaim
 
 CORRECT, INCORRECT = 10, -150  # the competition's rules
 DECIDED = ("sat", "unsat")
@@ -27,7 +27,7 @@ class Contest:
 
     instances: tuple[Instance, ...]
     truths: tuple[str, ...]
-    claims: Mapping[str, tuple[Claim, ...]]
+    claims: Mapping[str, tuple[ToolClaim, ...]]
     ours: str = OURS
     doubts: tuple[str, ...] = ()
 
@@ -87,9 +87,9 @@ def make_contest(
     for instance, result in pairs:
         known = instance.expected if instance.expected in DECIDED else ""
         truths.append(known or ("sat" if result.verdict.value == "sat" else ""))
-    claims = {ours: tuple(Claim(WRITTEN[r.verdict], r.seconds) for _, r in pairs)}
+    claims = {ours: tuple(ToolClaim(WRITTEN[r.verdict], r.seconds) for _, r in pairs)}
     doubts = []
-    nothing = Claim("unknown", math.nan)
+    nothing = ToolClaim("unknown", math.nan)
     for tool in tools:
         found, doubtful = tool.compare(everyone or [i for i, _ in pairs])
         name = _free_name(tool.name, claims)

@@ -152,7 +152,7 @@ class Crown(Searcher):
 
 def _by_descent(problem: Problem, context: Context) -> Outcome:
     """Where many steps may jump bounds are loose for long, and an attack deserves its share first."""
-    from verifolio.attack.search import attack_many, unattackable
+    from verifolio.attacks.search import attack_many, unattackable
 
     if unattackable(problem) is not None:
         return Outcome.unknown("no attack is possible")

@@ -42,13 +42,13 @@ class DefaultGroup(TyperGroup):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Inputs(bundles.About, bundles.Reference, bundles.Norm, bundles.Epsilon, bundles.Data):
+class Inputs(
+    bundles.Normalisation, bundles.About, bundles.Reference, bundles.Norm, bundles.Epsilon, bundles.Data
+):
     """Around which inputs; the radii, if any are given, are the grid, or the limit of a search without one."""
 
     panel: ClassVar[str] = INPUTS
     epsilon: str = with_default(bundles.Epsilon, "epsilon", default="")
-    mean: str = described("", "What the network expects subtracted, per channel.", metavar="NUMBERS")
-    std: str = described("", "What the network expects divided by, per channel.", metavar="NUMBERS")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -169,14 +169,15 @@ def check_first(setting: Setting, items: Any, oracle: Oracle) -> None:
     """Bad input shows before hours of work: the first input of every network and data set, all their values."""
     from verifolio.data import check_range
 
-    from .run import make_family
+    from .families import make_family
 
     seen: set[tuple[str, str]] = set()
     for item in items:
         check_range(item.data, [item.index], setting.low, setting.high)
         if (item.name, item.split) not in seen:
             seen.add((item.name, item.split))
-            family = make_family(setting, item.networks, item.data, item.index, "")
+            networks = [n.computed_by(oracle.compute) for n in item.networks]
+            family = make_family(setting, networks, item.data, item.index, "")
             setting.estimator.check(family, oracle.batch_portfolio)
 
 

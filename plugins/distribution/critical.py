@@ -64,7 +64,7 @@ def critical(
         open_ledger(running.store) as ledger,
     ):
         setting = identified(setting, oracle)
-        chosen = [Network.load(n) for n in networks]
+        chosen = [Network.load(n).computed_by(oracle.compute) for n in networks]
         one_input(setting, oracle, ledger, chosen, loaded, inputs.index, written)
 
 
@@ -80,18 +80,17 @@ def one_input(
     """Search, print, draw."""
     from verifolio.cli.output import say, say_json
 
+    from .families import make_family
     from .radius_search import SearchStatus
-    from .run import Distribution, Item, make_family
+    from .run import Distribution, Item
 
     name = f"{networks[0].path.name}_{data.split or data.name}_{index}"
     family = make_family(setting, networks, data, index, name)
     setting.estimator.check(family, oracle.batch_portfolio)
-    predicted = family.predict()[0]
-    if predicted != family.label:
-        facts: dict[str, Any] = {"status": "misclassified", "label": family.label, "predicted": predicted}
-        say_json(facts) if written.json else say(
-            f"misclassified: label {family.label}, predicted {predicted}"
-        )
+    label, predicted = family.label, family.predicted
+    if predicted != label:
+        facts: dict[str, Any] = {"status": "misclassified", "label": label, "predicted": predicted}
+        say_json(facts) if written.json else say(f"misclassified: label {label}, predicted {predicted}")
         raise typer.Exit(DONE)
     ledger.begin(setting.run, setting.__dict__)
     keep = written.keep_queries
@@ -116,7 +115,7 @@ def one_input(
 
 def describe(family: Family, found: Critical) -> dict[str, Any]:
     """A search's result for programs and people."""
-    becomes = None if found.witness is None else family.predict(family.to_data(found.witness))[0]
+    becomes = None if found.witness is None else family.class_of(found.witness)
     return {
         "status": found.status.value,
         "lower": found.lower,

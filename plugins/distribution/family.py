@@ -17,6 +17,7 @@ from verifolio.model.neighbourhood import Neighbourhood
 from verifolio.model.problem import Ball
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
+from verifolio.onnx_import.values_at import classes_at
 from verifolio.plugin.property import Asking, Growth, Property, Reference
 from verifolio.properties.verdict import Finding, Inquiry, PropertyStatus, inquire
 from verifolio.vnnlib import Rows, make_rows
@@ -49,6 +50,7 @@ class Family:
     name: str = ""
     prop: Property | None = None
     partners: tuple[Network, ...] = ()  # further networks on the same input
+    known_class: int | None = None  # the class of x, where it was computed already
 
     def __post_init__(self) -> None:
         if self.norm not in (1, 2, math.inf):
@@ -150,8 +152,7 @@ class Family:
     def _origin(self) -> Reference:
         low, high = np.full_like(self.x, self.low), np.full_like(self.x, self.high)
         lower, upper = self.ground.to_network(low, -1.0), self.ground.to_network(high, 1.0)
-        x = self.ground.to_network(self.x, 0.0)
-        found = Reference(x, self.label, 0.0, self.norm, lower, upper, geometry=self)
+        found = Reference(self.clean, self.label, 0.0, self.norm, lower, upper, geometry=self)
         needed = self.prop is not None and (self.prop.needs_outputs or self.partners)
         return found.with_outputs(self.networks) if needed else found
 
@@ -202,10 +203,20 @@ class Family:
         """How far a network input is from x, in the units of the data."""
         return self.ground.distance(point)
 
-    def predict(self, x: Array | None = None) -> tuple[int, Array]:
-        """The class ONNX Runtime gives an input in the units of the data, and all outputs."""
-        outputs = self.network.replay(self.ground.to_network(self.x if x is None else x, 0.0))
-        return int(np.argmax(outputs)), outputs.astype(np.float64)
+    @property
+    def clean(self) -> Array:
+        """x as the network reads it."""
+        return self.ground.to_network(self.x, 0.0)
+
+    @cached_property
+    def predicted(self) -> int:
+        """The class that ONNX Runtime gives x."""
+        return self.class_of(self.clean) if self.known_class is None else self.known_class
+
+    def class_of(self, point: NDArray[np.floating]) -> int:
+        """The class that ONNX Runtime gives a network input."""
+        (found,) = self.network.compute(classes_at, self.network, [point])
+        return found
 
 
 def asked(query: Query) -> Asking[Finding]:

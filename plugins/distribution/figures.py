@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Groups = Mapping[str, Sequence[Row]]
-DPI = 110
+DPI = 110  # readable on a screen in files of some ten kilobytes
 DASHES = ("-", "--", ":")  # by split
 BESIDE = 4  # curves whose legend fits into a plot
 
@@ -249,7 +249,7 @@ def draw_counterexample(path: Path, family: Family, found: Critical, shape: tupl
     difference = near - family.x
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     distance = family.distance(found.witness)
-    before, after = family.predict()[0], family.predict(near)[0]
+    before, after = family.predicted, family.class_of(found.witness)
     reach = float(np.abs(difference).max()) or 1.0
     grey: dict[str, Any] = {"vmin": family.low, "vmax": family.high, "cmap": "gray"}
     signed: dict[str, Any] = {"vmin": -reach, "vmax": reach, "cmap": "RdBu_r"}

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import numpy as np
 
-from verifolio.data import check_range, check_shape
 from verifolio.errors import InputError, SoundnessAlarm, VerifolioError
 from verifolio.model.answer import Answer, Verdict
 from verifolio.model.radius import RadiusStart
@@ -24,12 +23,13 @@ from verifolio.plugin.data_source import Dataset
 from verifolio.plugin.estimator import OracleLike
 from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.options import build_options, split_pairs
-from verifolio.plugin.property import Growth, Property, check_networks
+from verifolio.plugin.property import Growth, Property
 from verifolio.properties.file import choose_property
 from verifolio.properties.verdict import Finding, PropertyStatus
 
 from .bracket import BracketOptions
-from .family import Family, per_input
+from .families import make_families
+from .family import Family
 from .ledger import DistributionLedger, Entry, Sight
 from .look import look, seed_of
 from .radius_search import KNOWN, Critical, RadiusQuestion, RadiusSearch, SearchStatus, SearchStep, make_step
@@ -216,9 +216,9 @@ class Distribution:
             if group.done:
                 return
             group.done = True
-            families = [self._family(i) for i in group.items]
+            families = self._families(group.items)
             able = [f for f in families if f.fixed and f.disjuncts]
-            good = [f for f in able if f.predict()[0] == f.label]
+            good = [f for f in able if f.predicted == f.label]
             todo = [f for f in good if not recall(self.ledger, self.setting, f.key)]
             if len(good) < 2 or not todo:
                 return  # a look at one input is part of its search
@@ -226,9 +226,11 @@ class Distribution:
                 if family in todo:
                     self.ledger.add_step(self.setting.run, family.key, step)
 
-    def _family(self, item: Item) -> Family:
-        name = "_".join(map(str, item.place))
-        return make_family(self.setting, item.networks, item.data, item.index, name)
+    def _families(self, items: Sequence[Item]) -> list[Family]:
+        """Of items of the same networks and data."""
+        networks = [n.computed_by(self.oracle.compute) for n in items[0].networks]
+        named = {item.index: "_".join(map(str, item.place)) for item in items}
+        return make_families(self.setting, networks, items[0].data, named)
 
     def _one(self, item: Item) -> Row:
         try:
@@ -243,8 +245,8 @@ class Distribution:
             return row
 
     def _measure(self, item: Item) -> Row:
-        family = self._family(item)
-        label, predicted = int(item.data.labels[item.index]), family.predict()[0]
+        (family,) = self._families([item])
+        label, predicted = int(item.data.labels[item.index]), family.predicted
         blank = Row(*item.place, label, predicted, None, None, SearchStatus.MISCLASSIFIED)
         if predicted != family.label:
             self.ledger.finish(self.setting.run, self._entry(item, family.key), blank)
@@ -253,7 +255,7 @@ class Distribution:
 
     def finish(self, item: Item, family: Family, found: Critical) -> Row:
         """Keep what a search found; gives its row."""
-        label, predicted = int(item.data.labels[item.index]), family.predict()[0]
+        label, predicted = int(item.data.labels[item.index]), family.predicted
         row = Row(
             *item.place,
             label,
@@ -316,7 +318,7 @@ def sight(family: Family, found: Critical, data: Dataset) -> Sight | None:
     """What a report shows of an input that has a counterexample."""
     if found.witness is None:
         return None
-    becomes = family.predict(family.to_data(found.witness))[0]
+    becomes = family.class_of(found.witness)
     return Sight(np.asarray(family.x, np.float32), "x".join(map(str, data.shape)), becomes)
 
 
@@ -341,26 +343,6 @@ def recall(ledger: DistributionLedger, setting: Setting, question: str) -> list[
     picked = [max(known, key=lambda s: s.proved or 0.0)] if known else []
     picked += sorted((s for s in known if s.distance is not None), key=lambda s: s.distance or 0.0)[:1]
     return [*(replace(s, kind=KNOWN, elapsed=0.0, seconds=0.0, reused=True) for s in picked), *own]
-
-
-def make_family(
-    setting: Setting, networks: Sequence[Network], data: Dataset, index: int, name: str
-) -> Family:
-    """The family of an input; its label is the data's, or what the (first) network says."""
-    prop = setting.prop
-    check_networks(prop, networks)
-    for network in networks:
-        check_shape(data, network)
-    check_range(data, [index], setting.low, setting.high)
-    shape = data.shape if len(data.shape) == 3 else (1, *data.shape)
-    mean, std = per_input(setting.mean, shape, "mean"), per_input(setting.std, shape, "std")
-    x, label = data.image(index), int(data.labels[index])
-    place = (networks[0], x, label, setting.norm, setting.low, setting.high, mean, std)
-    family = Family(*place, name=name, prop=prop, partners=tuple(networks[1:]))
-    if setting.reference == "predicted":
-        family = replace(family, label=family.predict()[0])
-    prop.query(family.networks, family.at(0.0))  # says what does not fit
-    return family
 
 
 def survives_rounding(family: Family, found: Critical, scale: float, oracle: OracleLike) -> bool | None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from verifolio.encode.exact_forms import ExactNetwork, Form, exact_network
+from verifolio.encode.exact_forms import ExactNetwork, LinearForm, exact_network
 from verifolio.errors import InputError, UnknownPlugin
 from verifolio.model.joint import shared_product
 
@@ -109,7 +109,7 @@ class _Model:
             sizes.append(z3.If(gap >= 0, gap, -gap))
         self.solver.add(z3.Sum(sizes) <= self.number(Fraction(spot.reference.epsilon)))
 
-    def _term(self, form: Form, values: list[Any]) -> Any:
+    def _term(self, form: LinearForm, values: list[Any]) -> Any:
         parts = [self.number(c) * values[v] for v, c in form.terms]
         return self.z3.Sum([self.number(form.constant), *parts]) if parts else self.number(form.constant)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
+from verifolio.errors import InputError
 from verifolio.run.budget import Budget
 from verifolio.testing.operators import LAYERS
-from verifolio.testing.recipe import TURNS, Recipe, Step, Style, random_recipe, smaller
+from verifolio.testing.recipe import TURNS, Recipe, RecipeStep, Style, random_recipe, smaller
 
 from .campaign import SHRINK_SECONDS, Summary
 from .challenge import Challenge, Layout, make_challenge, random_layout, simpler
@@ -24,6 +26,7 @@ from .wrong_claims import AskedMembers, wrong_claims
 
 TRIES = 2  # of a smaller network, each with other random sets
 PROGRESS = "progress.json"
+IMPORT = "import"  # the subject of a finding about a network that is refused
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,10 @@ def draw(course: Course, k: int) -> tuple[Recipe, Layout]:
 def look(recipe: Recipe, layout: Layout, asked: AskedMembers) -> list[Finding]:
     """All that is wrong about one network."""
     with TemporaryDirectory() as scratch:
-        challenge = make_challenge(recipe, layout, Path(scratch))
+        try:
+            challenge = make_challenge(recipe, layout, Path(scratch))
+        except InputError as error:  # every recipe is a network that the importer claims to know
+            return [Finding("refused", IMPORT, str(error).replace(scratch, "."))]
         found = [] if challenge is None else wrong_claims(challenge, asked, Path(scratch))
         scene = make_scene(recipe, layout, Path(scratch)) if asked.estimators else None
         if scene is not None:
@@ -128,15 +134,23 @@ def write_finding(
     folder.mkdir(parents=True)
     about_labels = finding.subject in {e.name for e in asked.estimators}
     question = _write_scene if about_labels else _write_challenge
+    if finding.subject == IMPORT:
+        question = _write_network
     record = {
         "finding": asdict(finding),
         "recipe": asdict(recipe),
         "recipe_before": asdict(before),
         "layout": asdict(layout),
-        "again": "verifolio fuzz --again .",
+        "again": "verifolio fuzz --finding .",
         **question(recipe, layout, finding, folder),
     }
     (folder / "finding.json").write_text(json.dumps(record, indent=2) + "\n")
+
+
+def _write_network(recipe: Recipe, layout: Layout, finding: Finding, folder: Path) -> dict[str, Any]:
+    with suppress(InputError):
+        recipe.write(folder / "network.onnx")
+    return {"command": "verifolio network show network.onnx"}
 
 
 def _write_challenge(recipe: Recipe, layout: Layout, finding: Finding, folder: Path) -> dict[str, Any]:
@@ -150,7 +164,6 @@ def _write_challenge(recipe: Recipe, layout: Layout, finding: Finding, folder: P
         "point": challenge.point.tolist(),
         "neurons": challenge.graph.neurons,
         "command": f"verifolio verify network.onnx property.vnnlib --verifier {label}{chosen}",
-        "again": "verifolio fuzz --finding .",
         "sets": [_described(challenge, k) for k in range(len(challenge.problems))],
     }
 
@@ -185,7 +198,7 @@ def _described(challenge: Challenge, k: int) -> dict[str, Any]:
 def again(folder: Path, asked: AskedMembers) -> list[Finding]:
     """Examine a written finding once more; empty if it is mended."""
     record = json.loads((folder / "finding.json").read_text())
-    steps = tuple(Step(**step) for step in record["recipe"].pop("steps"))
+    steps = tuple(RecipeStep(**step) for step in record["recipe"].pop("steps"))
     finding = Finding(**record["finding"])
     few = only(asked, finding)
     return look(Recipe(**record["recipe"], steps=steps), Layout(**record["layout"]), few)

@@ -10,6 +10,7 @@ from typing import Any
 from verifolio.plugin.executor import Executor, Handle
 from verifolio.plugin.options import described
 from verifolio.run import Job, Link, Pool, Result, Ticket
+from verifolio.run.template import PRELOAD
 
 
 @dataclass(frozen=True)
@@ -17,7 +18,7 @@ class ProcessOptions:
     """Options of `process`."""
 
     preload: tuple[str, ...] = described(
-        ("torch", "onnxruntime", "verifolio.solve.preload"),
+        PRELOAD,
         "Modules that every worker starts with; they must run no operation when imported.",
     )
 

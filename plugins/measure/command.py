@@ -34,6 +34,7 @@ class Inputs(bundles.About, bundles.Reference, bundles.Norm, bundles.Epsilon, bu
     def references(self, networks: list[Network], dataset: Dataset, epsilon: float) -> dict[int, Reference]:
         """By position in the data set."""
         from verifolio.data import check_range, check_shape, parse_indices
+        from verifolio.onnx_import.values_at import classes_at
         from verifolio.plugin.property import Reference
 
         low, high = self.limits
@@ -41,16 +42,16 @@ class Inputs(bundles.About, bundles.Reference, bundles.Norm, bundles.Epsilon, bu
         for network in networks:
             check_shape(dataset, network)
         check_range(dataset, indices, low, high)
-        found = {}
-        for i in indices:
-            x, label = dataset.image(i), int(dataset.labels[i])
-            if self.correct or self.reference == "predicted":
-                predicted = int(networks[0].replay(x).argmax())
-                if self.correct and predicted != label:
-                    continue
-                label = predicted
-            found[i] = Reference(x, label, epsilon, self.order, low, high, origin=dataset.origin(i))
-        return found
+        labels = {i: int(dataset.labels[i]) for i in indices}
+        if self.correct or self.reference == "predicted":
+            points = [dataset.image(i) for i in indices]
+            classes = dict(zip(indices, networks[0].compute(classes_at, networks[0], points), strict=True))
+            labels = {i: c for i, c in classes.items() if not self.correct or c == labels[i]}
+        place = (epsilon, self.order, low, high)
+        return {
+            i: Reference(dataset.image(i), label, *place, origin=dataset.origin(i))
+            for i, label in labels.items()
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,10 +93,10 @@ def measure(
     rows: list[Row] = []
     with going_on(*kept_in(running.store)), ExitStack() as stack:
         oracles = {}
-        if "csat" in wanted:
-            oracles["csat"] = stack.enter_context(open_oracle(running, running.jobs))
         if "csec" in wanted:
             oracles["csec"] = stack.enter_context(open_oracle(attacking(running, metrics), running.jobs))
+        if "csat" in wanted or not oracles:  # samples need workers too
+            oracles["csat"] = stack.enter_context(open_oracle(running, running.jobs))
         try:
             for group in groups:
                 for row in measure_network(group, prop, inputs, wanted, oracles, sampling):
@@ -150,7 +151,8 @@ def measure_network(
     """All radii of one network (or pair), as they are done."""
     from .metrics import Item, Row, accuracy, satisfaction, security
 
-    dataset = inputs.dataset()
+    dataset, compute = inputs.dataset(), next(iter(oracles.values())).compute
+    networks = [n.computed_by(compute) for n in networks]
     name = "+".join(n.path.stem for n in networks)
     for epsilon in inputs.radii:
         known = inputs.references(networks, dataset, epsilon)

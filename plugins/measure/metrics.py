@@ -125,16 +125,12 @@ def accuracy(
     progress: Progress,
 ) -> list[Item]:
     """Constraint accuracy: how many of many uniform samples around each input pass?"""
-    import torch
-
-    modules = [n.module(torch.float64) for n in networks]  # as the outputs at the input itself are
     found = []
     for done, (item, reference) in enumerate(zip(items, references, strict=True), 1):
         prop.query(networks, reference)  # says what does not fit: labels, positions, numbers of outputs
         rng = np.random.default_rng((sampling.seed, item.index))
         x = draw(prop, reference, sampling.samples, rng).astype(np.float32)
-        with torch.no_grad():
-            y = torch.cat([m(torch.from_numpy(x).double()) for m in modules], dim=1).numpy()
+        y = networks[0].compute(sampled_outputs, tuple(networks), x)
         known = reference.with_outputs(networks)
         # the sums of a batch may be rounded in another order, and equal inputs have equal outputs
         y[(x == known.x.ravel()).all(axis=1)] = known.outputs
@@ -142,6 +138,17 @@ def accuracy(
         found.append(replace(item, passed=passed, samples=sampling.samples))
         progress(done, len(items), "cacc")
     return found
+
+
+def sampled_outputs(networks: Sequence[Network], x: NDArray[np.float32]) -> Array:
+    """The outputs of all networks at many points, in double precision as those at the input itself."""
+    import torch
+
+    from verifolio.graph.module import double_module
+
+    points = torch.from_numpy(x).double()
+    with torch.no_grad():
+        return torch.cat([double_module(n.graph)(points) for n in networks], dim=1).numpy()
 
 
 def summarise(row: Row, sampling: Sampling) -> dict[str, object]:

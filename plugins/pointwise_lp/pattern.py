@@ -171,7 +171,7 @@ class Slopes:
         self.x = torch.from_numpy(x.copy()).requires_grad_(True)
         aside = self.x + (0.0 if direction is None else torch.from_numpy(direction))
         held: list[Tensor] = [torch.stack([self.x, aside])]
-        for step, node in list(zip(module.steps, graph.nodes, strict=True))[1:]:
+        for step, node in list(zip(module.layers, graph.nodes, strict=True))[1:]:
             parents = [held[p] for p in node.parents]
             if isinstance(node.op, Relu):
                 here, there = parents[0].detach().numpy()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 from scipy import sparse
@@ -9,23 +11,25 @@ from scipy import sparse
 from verifolio.graph import Constant, Graph, Relu
 from verifolio.graph.matrix import linear_part, offset
 from verifolio.graph.ops import Affine, Concat, Select, Sum
+from verifolio.onnx_import.network import Network
 
 Array = NDArray[np.float64]
-SAFETY = 1 - 1e-6
+SAFETY = 1 - 1e-6  # covers the rounding of the quotient that the radius is
 ROUNDING = 1e-12  # of a pre-activation relative to the numbers it was computed from
-MAX_NUMBERS = 50_000_000
+MAX_NUMBERS = 50_000_000  # of one Jacobian: 400 MB
 
 
-def affine_radius(graph: Graph, x: Array) -> float:
-    """A radius in the maximum norm within which no ReLU changes its state; 0 if there is none to be had."""
-    return affine_piece(graph, x)[0]
+def affine_pieces(networks: Sequence[Network], x: Array) -> list[tuple[float, Array]]:
+    """The affine radius of each network and its Jacobian, as `affine_piece` has them."""
+    return [affine_piece(n.graph, x) for n in networks]
 
 
 def affine_piece(graph: Graph, x: Array) -> tuple[float, Array]:
     """The affine radius and the Jacobian (outputs, inputs) on that piece; (0, nothing) if there is none.
 
-    The radius is the least |a| / ||da/dx||_1 over all neurons, with a the input of the ReLU at x, a little
-    less for rounding. Graphs with smooth operators have no such radius.
+    Within the radius, in the maximum norm, no ReLU changes its state. It is the least |a| / ||da/dx||_1 over all
+    neurons, with a the input of the ReLU at x, a little less for rounding. Graphs with smooth
+    operators have no such radius.
     """
     width = max(node.op.size for node in graph.nodes)
     nothing = np.zeros((0, graph.input_size))

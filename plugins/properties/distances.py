@@ -9,19 +9,19 @@ from typing import ClassVar
 import numpy as np
 
 from verifolio.errors import InputError
-from verifolio.graph.enclosure import enclose
 from verifolio.model.answer import Answer, Verdict, Witness
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
+from verifolio.onnx_import.values_at import double_outputs
 from verifolio.plugin.options import described
 from verifolio.plugin.property import Array, Asking, Growth, Reference
 from verifolio.properties.formula import X0, Y0, Formula, FormulaProperty, X, Y, largest, norm, term
-from verifolio.trust import referee
+from verifolio.properties.verdict import judged
 
-MAX_CANDIDATES = 4
+MAX_CANDIDATES = 4  # rows; each may cost a judgement per length, and the steepest fail first
 THINNEST = 1.001  # outer by inner radius of a shell
 BELOW = 1 - 1e-12  # covers the rounding of a shell's box, and of a distance
-LENGTHS = 6
+LENGTHS = 6  # of moves, each four times the last: from the affine radius to a thousand times it
 
 
 @dataclass(frozen=True)
@@ -87,12 +87,10 @@ class Lipschitz(FormulaProperty):
 
     def candidates(self, networks: Sequence[Network], reference: Reference) -> list[Array]:
         """The steepest corners: where a row of the Jacobian has a sum of sizes above L, it is violated."""
-        from verifolio.plugins.properties.affine import affine_piece
-
         x = np.asarray(reference.x, np.float64).ravel()
         lower, upper = self.region(reference)
         radius, _ = self.centre(networks, reference)
-        slopes = np.concatenate([affine_piece(n.graph, x)[1] for n in networks])
+        slopes = np.concatenate([slope for _, slope in pieces(networks, x)])
         signs = np.concatenate([np.sign(slopes), -np.sign(slopes)])
         free = np.where(signs > 0, upper > x, lower < x)  # at the edge of the legal range one way is closed
         steep = (np.abs(np.tile(slopes, (2, 1))) * free).sum(axis=1)
@@ -105,7 +103,7 @@ class Lipschitz(FormulaProperty):
         """Around a candidate's distance r, a move by more than L r within r violates: a single row, not thousands."""
         known = reference.with_outputs(networks)
         far = float(np.abs(x - np.asarray(known.x, np.float64).ravel()).max()) * (1 + 1e-6)
-        y = np.concatenate([enclose(n.graph, x)[0] for n in networks])
+        y = np.concatenate(networks[0].compute(double_outputs, tuple(networks), x))
         moved = y - np.asarray(known.outputs, np.float64)
         k = int(np.abs(moved).argmax())
         change = (Y - Y0)[k] if moved[k] > 0 else -(Y - Y0)[k]
@@ -137,7 +135,7 @@ class Lipschitz(FormulaProperty):
             if answer.witness is None:
                 return None
             point = answer.witness.x.astype(np.float64)
-            witness = referee.judge_counterexample(self.candidate_query(networks, known, point), point)
+            witness = judged(self.candidate_query(networks, known, point), point)
             if isinstance(witness, Witness):
                 flags = witness.flags
                 return Answer(Verdict.SAT, answer.verifier, witness=witness, flags=flags, seconds=seconds)
@@ -149,17 +147,22 @@ class Lipschitz(FormulaProperty):
 
     def centre(self, networks: Sequence[Network], reference: Reference) -> tuple[float, bool]:
         """The distance r0, and whether the split at it is exact."""
-        from verifolio.plugins.properties.affine import affine_radius
-
         x = np.asarray(reference.x, np.float64).ravel()
         lower, upper = self.region(reference)
         room = np.concatenate([x - lower, upper - x])
         faces = float(room[room > 0].min(initial=np.inf))
         reach = corner_reach(reference, x, lower, upper)
         faces = min(faces, reach) if reach > 0 else faces
-        found = min([faces, *(affine_radius(n.graph, x) for n in networks)])
+        found = min([faces, *(radius for radius, _ in pieces(networks, x))])
         limit = min(self.options.tolerance, reference.epsilon)
         return (found, True) if 0 < found < np.inf else (limit, not np.isfinite(found))
+
+
+def pieces(networks: Sequence[Network], x: Array) -> list[tuple[float, Array]]:
+    """The affine piece of each network around a point, computed where the networks are."""
+    from verifolio.plugins.properties.affine import affine_pieces
+
+    return networks[0].compute(affine_pieces, tuple(networks), x)
 
 
 def corner_reach(reference: Reference, x: Array, lower: Array, upper: Array) -> float:

@@ -14,7 +14,15 @@ import numpy as np
 import z3
 from numpy.typing import NDArray
 
-from verifolio.encode.exact_forms import ExactNetwork, Form, Neuron, Phase, Range, exact_network, row_form
+from verifolio.encode.exact_forms import (
+    ExactNetwork,
+    LinearForm,
+    Neuron,
+    Phase,
+    Range,
+    exact_network,
+    row_form,
+)
 from verifolio.encode.known import chosen_bounder, known_bounds
 from verifolio.encode.smtlib import number, term
 from verifolio.model.answer import Outcome, Stats, Verdict
@@ -208,7 +216,7 @@ class _Session:
         depth = z3.Real("DEPTH", self.ctx)
         inputs = self.problem.domain.rows
         forms = [(row_form(r.terms, self.network), r.rhs) for r in rows.linear_rows()]
-        forms += [(Form(r.terms), r.rhs) for r in inputs.linear_rows()] if inputs is not None else []
+        forms += [(LinearForm(r.terms), r.rhs) for r in inputs.linear_rows()] if inputs is not None else []
         for form, rhs in forms:
             left = f"(+ DEPTH {term(form, self.network)})"
             self.lines.append(f"(assert (<= {left} {number(rhs)}))")
@@ -245,7 +253,7 @@ class _Session:
             self._range(f"X_{k}", low, high)
         if domain.rows is not None:
             for row in domain.rows.linear_rows():
-                self._row(Form(row.terms), row.rhs, row.strict)
+                self._row(LinearForm(row.terms), row.rhs, row.strict)
         if domain.ball is not None and domain.ball.norm == 1:
             self._assert_l1(domain.ball.centre.tolist(), domain.ball.radius)
 
@@ -283,7 +291,7 @@ class _Session:
         if high is not None:
             self.lines.append(f"(assert (<= {name} {number(high)}))")
 
-    def _row(self, form: Form, rhs: Fraction, strict: bool) -> None:
+    def _row(self, form: LinearForm, rhs: Fraction, strict: bool) -> None:
         self.lines.append(f"(assert ({'<' if strict else '<='} {term(form, self.network)} {number(rhs)}))")
 
     def _send(self) -> None:

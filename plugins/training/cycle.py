@@ -156,7 +156,7 @@ def _turn(number: int, model: nn.Sequential, judge: Judge, folder: Path, found: 
     from .trainer import accuracy, tensors
 
     path = folder / f"round{number}.onnx"
-    save(model, path, judge.dataset.shape)
+    save(model, path, judge.dataset.shape, judge.oracle.compute)
     x, y = tensors(judge.dataset)
     shares = judge.shares(Network.load(path))
     return Round(

@@ -13,7 +13,8 @@ from torch import nn
 from verifolio.encode.torch_export import export_onnx
 from verifolio.errors import InputError
 from verifolio.files.arrays import read_arrays
-from verifolio.onnx_import.network import Network
+from verifolio.onnx_import.network import Compute, Network
+from verifolio.onnx_import.values_at import outputs_at
 from verifolio.plugin.bounder import Bounder
 from verifolio.plugin.property import Property
 from verifolio.plugin.regime import Regime
@@ -22,7 +23,7 @@ from .attacks import Ball
 from .regimes import Baseline
 
 FINETUNE = "finetune"  # rounds of attack and training, whose loss is the baseline's
-CLOSE = 1e-5
+CLOSE = 1e-5  # relative to the largest output: some hundred roundings of float32
 
 
 @dataclass(frozen=True)
@@ -100,14 +101,14 @@ FLAGS: Mapping[str, Callable[[Choices], object]] = {
 }
 
 
-def save(model: nn.Sequential, path: Path, shape: tuple[int, ...]) -> float:
-    """Write the ONNX file and compare it with torch; gives the largest difference."""
+def save(model: nn.Sequential, path: Path, shape: tuple[int, ...], compute: Compute | None = None) -> float:
+    """Write the ONNX file and compare it with torch, here or where `compute` is; gives the largest difference."""
     export_onnx(model, path, shape, name=path.stem)
-    network = Network.load(path)
+    network = Network.load(path) if compute is None else Network.load(path).computed_by(compute)
     x = torch.rand((16, *shape), generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         wanted = model(x).numpy()
-    got = np.stack([network.replay(p.numpy()) for p in x])
+    got = np.stack(network.compute(outputs_at, network, [p.numpy() for p in x]))
     difference = float(np.abs(got - wanted).max())
     if not difference <= CLOSE * max(1.0, float(np.abs(wanted).max())):
         raise InputError(str(path), "what torch computes", f"a difference of {difference:.3g}", "report this")

@@ -70,10 +70,13 @@ def test_a_run_goes_on_from_its_rows(
     write_layout(tmp_path, {"a": 2})
     rows = tmp_path / "rows.csv"
     words = [str(tmp_path), "--rows", str(rows), "--commit", "one", "--limit", "30", "--cores", "1"]
+    words += ["--witnesses", str(tmp_path / "found")]
     assert vnncomp.main([*words, "--per-category", "1"]) == 0
     (row,) = vnncomp.load(rows).values()
     assert (row.verdict, row.replay, row.commit, row.limit) == ("sat", "holds", "one", 30.0)
     assert row.processor_seconds > 0.5  # the worker's, too
+    (point,) = (tmp_path / "found").iterdir()
+    assert point.read_text().startswith("((X_0")
     kept = rows.read_text()
     assert vnncomp.main([*words, "--per-category", "1"]) == 0
     assert rows.read_text() == kept
@@ -86,7 +89,7 @@ def test_only_what_is_asked_for_is_run_again(
     every = vnncomp.read_layout(write_layout(tmp_path, {"a": 2}))
     ran = []
 
-    def measure(instance: Any, limit: float, cores: int, commit: str) -> Any:
+    def measure(instance: Any, options: Any, commit: str) -> Any:
         ran.append((instance.vnnlib, commit))
         verdict = "timeout" if instance.vnnlib == "a/0.vnnlib" else "unsat"
         return row_of(vnncomp, instance, verdict=verdict, commit=commit)
@@ -152,3 +155,65 @@ def test_published_limits_and_networks_are_read(vnncomp: Any, tmp_path: Path) ->
     assert one.claims == {"other": ("unsat", 7.0)}
     assert [i.timeout for i in vnncomp.capped([one], 60.0, own=True)] == [5]
     assert [i.timeout for i in vnncomp.capped([replace(one, timeout=90.0)], 60.0, own=True)] == [60]
+
+
+def test_nothing_is_expected_of_files_that_share_their_names(vnncomp: Any, tmp_path: Path) -> None:
+    """Published rows of safenlp's two folders were found by the same names, and contradicted replayed points."""
+    rows = [("a", f"a/{part}/n.onnx", f"a/{part}/{k}.vnnlib") for part in "xy" for k in (1, 2)]
+    rows += [("a", "a/x/n.onnx", "a/x/3.vnnlib")]
+    with (tmp_path / "instances.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([FIELDS, *((*row, 5, "unsat", "unsat", 1.0) for row in rows)])
+    read = vnncomp.read_layout(tmp_path)
+    assert [i.expected for i in read] == ["unknown"] * 4 + ["unsat"]
+    assert [len(i.claims) for i in read] == [0, 0, 0, 0, 1]
+
+
+SCRIPTS = {
+    "settings.py": "class Settings:\n    COUNTEREXAMPLE_ATOL, COUNTEREXAMPLE_RTOL = 1e-4, 1e-3\n",
+    "counterexamples.py": (
+        "def get_ce_diff(onnx, vnnlib, point, atol, rtol):\n"
+        "    text = open(point).read()\n"
+        "    return ('correct' if '(X_0 ' in text and atol == 1e-4 else 'spec_not_violated'), ''\n"
+    ),
+    "process_results.py": (
+        "def get_score(tool, res, secs, rand, holds, violated, checks):\n"
+        "    print('a line that nobody asked for')\n"
+        "    if res == 'violated':\n"
+        "        return (10 if checks[tool] == 'correct' else -150,)\n"
+        "    return (10 if res == 'holds' else 0,)\n"
+    ),
+}
+
+
+def test_scripts_of_the_organisers_judge_the_rows(
+    vnncomp: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With stand-ins for their scripts, which are not part of the project."""
+    from benchmarks import vnncomp_judge
+
+    scripts, found, rows = tmp_path / "scripts", tmp_path / "found", tmp_path / "rows.csv"
+    for folder in (scripts, found):
+        folder.mkdir()
+    for name, text in SCRIPTS.items():
+        (scripts / name).write_text(text)
+    every = vnncomp.read_layout(write_layout(tmp_path, {"a": 3, "b": 1}))
+    verdicts = ["sat", "unsat", "timeout", "sat"]
+    with rows.open("w", newline="") as file:
+        writer = csv.DictWriter(file, [f.name for f in fields(vnncomp.Row)])
+        writer.writeheader()
+        for instance, verdict in zip(every, verdicts, strict=True):
+            writer.writerow(row_of(vnncomp, instance, verdict=verdict).__dict__)
+    vnncomp.witness_file(found, every[0]).write_text("((X_0 1.0)\n(Y_0 2.0))\n")
+    words = [str(tmp_path), "--scripts", str(scripts), "--rows", str(rows), "--witnesses", str(found)]
+    before = list(sys.path)
+    try:
+        assert vnncomp_judge.main(words) == 0
+        shown = capsys.readouterr().out.splitlines()
+        assert shown == ["a\t20", "all\t20", "counterexamples\tcorrect 1, not kept 1"]
+        vnncomp.witness_file(found, every[3]).write_text("nothing")
+        assert vnncomp_judge.main(words) == 4
+        assert "PENALTY: b " in capsys.readouterr().out
+    finally:
+        sys.path[:] = before
+        for name in SCRIPTS:
+            sys.modules.pop(Path(name).stem, None)

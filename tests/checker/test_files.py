@@ -25,7 +25,7 @@ def _benchmarks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 
 def test_there_are_some() -> None:
-    assert {"boxes", "phases", "conjunction", "sigmoid", "convolution"} <= set(NAMES)
+    assert {"boxes", "phases", "claims", "conjunction", "sigmoid", "convolution"} <= set(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -22,9 +23,13 @@ STEPS = 15  # of every neuron's slopes; more than the 10 of a search, as a certi
 AT_ONCE = 128
 SLACK = 2**-9  # part of an interval that a search leaves to the rounding of slopes and of the checker
 LEVELS = 61  # a certificate writes a slope as a whole number of 61sts, one character of its alphabet
+# improves the interval of a node, given those before it and its own
+Deepen = Callable[[dict[int, Interval], int], Interval]
 
 
-def claim_arrays(problem: Problem, budget: Budget) -> tuple[dict[str, Any], dict[int, Interval]]:
+def claim_arrays(
+    problem: Problem, budget: Budget, deepen: Deepen | None = None
+) -> tuple[dict[str, Any], dict[int, Interval]]:
     """Per end of a neuron: its ReLU's number, the neuron, the sign (1: lower end), and 61 times all slopes.
 
     And the intervals that these come to, a little wider; nothing of either if the time is over before.
@@ -58,7 +63,11 @@ def claim_arrays(problem: Problem, budget: Budget) -> tuple[dict[str, Any], dict
             slopes.append(table)
             both = np.tile(part.numpy(), 2)
             ends.append(np.stack([np.full(len(both), numbers[node]), both, np.repeat([1, -1], len(part))], 1))
-        state.interval[node] = tighter(state.interval[node], (low, high))
-    known = {p: state.interval[p] for p in numbers}
-    wider = {p: (low - SLACK * (high - low), high + SLACK * (high - low)) for p, (low, high) in known.items()}
-    return {"claim_ends": np.concatenate(ends), "claim_slopes": np.concatenate(slopes)}, wider
+        wider = (low - SLACK * (high - low), high + SLACK * (high - low))
+        state.interval[node] = tighter(state.interval[node], wider)
+        if deepen is not None:
+            low, high = deepen({p: state.interval[p] for p in numbers if p <= node}, node)
+            wider = (low - SLACK * (high - low), high + SLACK * (high - low))
+            state.interval[node] = tighter(state.interval[node], wider)
+    arrays = {"claim_ends": np.concatenate(ends), "claim_slopes": np.concatenate(slopes)}
+    return arrays, {p: state.interval[p] for p in numbers}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.attack import AttackSettings, attack_many, unattackable
+from verifolio.attacks import AttackSettings, attack_many, unattackable
 from verifolio.model.problem import Problem
 from verifolio.plugin.verifier import Context
 

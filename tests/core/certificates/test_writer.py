@@ -16,6 +16,7 @@ from verifolio.model.answer import Verdict
 from verifolio.model.query import Query
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.options import CrownOptions
+from verifolio.plugins.crown.search.neurons import refinement, stages
 from verifolio.plugins.crown.verifier import Crown
 from verifolio.run.budget import Budget
 from verifolio_check.main import run
@@ -105,3 +106,20 @@ def test_without_a_trace_the_writer_splits_by_itself(tmp_path: Path) -> None:
     false.write_text(prop.read_text().replace("(<= Y_0 ", "(<= Y_0 99"))
     said = write(network, false, tmp_path, tmp_path / "d.gz", 0.0)
     assert said.startswith("not written") and not (tmp_path / "d.gz").exists()
+
+
+def test_splits_behind_intermediate_bounds_are_claims(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search that is not over at once bounds every neuron by splits of those before it."""
+    monkeypatch.setattr(stages, "STAGES", (stages.Stage(0.0, 3, 0.5),))
+    monkeypatch.setattr(refinement, "WORTHWHILE", 0.0)
+    network = make_network(tmp_path / "n.onnx", 2, (3, 24, 24, 24, 2))
+    prop = make_property(tmp_path / "p.vnnlib", network, 3, 0.05, False)
+    target = certify(tmp_path, network, prop, "neuron")
+    assert run(network, prop, target) == (0, "valid")
+    with gzip.open(target, "rt") as file:
+        lines = file.read().split("\n")
+    claims = lines.index(next(line for line in lines if line.startswith("claims 2")))
+    trees = lines.index(next(line for line in lines if line.startswith("tree")))
+    assert any(line.startswith("r") for line in lines[claims:trees])

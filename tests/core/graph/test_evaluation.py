@@ -28,7 +28,7 @@ from verifolio.graph import (
 from verifolio.graph.enclosure import enclose
 from verifolio.graph.functions import FUNCTIONS
 from verifolio.graph.matrix import conv_matrix, linear_part, offset
-from verifolio.graph.module import GraphModule, convolve_adjoint, step
+from verifolio.graph.module import GraphModule, convolve_adjoint, layer_of
 
 DRAW = np.random.default_rng(5)
 
@@ -107,7 +107,7 @@ AFFINE: list[tuple[Op, tuple[int, ...]]] = [
 def test_the_matrix_and_the_module_agree(op: Op, sizes: tuple[int, ...]) -> None:
     inputs = [normal(3, n) for n in sizes]
     expected = offset(op) + sum((m @ x.T).T for m, x in zip(linear_part(op, sizes), inputs, strict=True))
-    module = step(op).to(torch.float64)
+    module = layer_of(op).to(torch.float64)
     computed = module(*(torch.from_numpy(x) for x in inputs)).numpy()
     np.testing.assert_allclose(computed, expected, rtol=1e-12, atol=1e-12)
 

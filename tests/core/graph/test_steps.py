@@ -159,7 +159,7 @@ def test_single_precision_stays_within_the_drift(kind: str) -> None:
             rough = single.values(torch.from_numpy(points))
             for i, node in enumerate(graph.nodes[1:], start=1):
                 # the exact operator on what single precision read: how far its own result is off
-                fine = double.steps[i](*(rough[p].double() for p in node.parents))
+                fine = double.layers[i](*(rough[p].double() for p in node.parents))
                 span = drift[i]
                 assert bool(((rough[i].double() - fine).abs().numpy() <= span.drift + 1e-12).all())
                 low, high = span.reached

@@ -316,7 +316,7 @@ def _split_sizes(case: Case) -> list[int]:
 def _runtime_shape(network: Network) -> tuple[int, ...]:
     from verifolio.onnx_import.network import _session
 
-    session, inputs, outputs = _session(network)
+    session, inputs, outputs = _session(network), network.inputs, network.outputs
     x = np.full(inputs[0].shape, 9.0, np.float32)
     return tuple(session.run([outputs[0].name], {inputs[0].name: x})[0].shape)
 

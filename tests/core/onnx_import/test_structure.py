@@ -1,4 +1,4 @@
-"""What a file may consist of besides plain nodes: branches, local functions, data in other files."""
+"""What a file may consist of besides plain nodes: branches and local functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 from verifolio.errors import InputError
-from verifolio.onnx_import import external
 from verifolio.onnx_import.network import Network
 
 node = helper.make_node
@@ -115,59 +114,3 @@ def test_functions_that_never_end_are_refused(tmp_path: Path) -> None:
     nodes = [node("F39", ["x"], ["y"], domain="mine")]
     with pytest.raises(InputError, match="nodes after local functions"):
         _ = save(tmp_path / "net.onnx", nodes, functions=doubling).graph
-
-
-@pytest.fixture
-def outside(tmp_path: Path) -> Path:
-    """A model whose weights are in `weights.bin` beside it."""
-    folder = tmp_path / "model"
-    folder.mkdir()
-    save(folder / "net.onnx", [node("Mul", ["x", "w"], ["y"])], {"w": np.float32([1, 2, 3])})
-    model = onnx.load(folder / "net.onnx")
-    onnx.save(
-        model, folder / "net.onnx", save_as_external_data=True, location="weights.bin", size_threshold=0
-    )
-    return folder / "net.onnx"
-
-
-def relocate(path: Path, **facts: str) -> None:
-    model = onnx.load(path, load_external_data=False)
-    for tensor in model.graph.initializer:
-        for entry in tensor.external_data:
-            entry.value = facts.get(entry.key, entry.value)
-    path.write_bytes(model.SerializeToString())
-
-
-def test_external_data_is_read_and_hashed(outside: Path) -> None:
-    network = Network.load(outside)
-    agrees(network)
-    assert network.replay(np.ones(3)).tolist() == [1, 2, 3]
-    (outside.parent / "weights.bin").write_bytes(np.float32([1, 2, 4]).tobytes())
-    changed = Network.load(outside)
-    assert changed.sha256 != network.sha256
-    with pytest.raises(InputError, match="the file has changed meanwhile"):
-        network.content()
-
-
-@pytest.mark.parametrize("location", ["../secret.bin", "link.bin", "absent.bin", "", ".", "net.onnx"])
-def test_external_data_stays_in_the_folder(outside: Path, location: str) -> None:
-    secret = outside.parent.parent / "secret.bin"
-    secret.write_bytes(b"\0" * 12)
-    (outside.parent / "link.bin").symlink_to(secret)
-    for name in (location, str(secret)):
-        relocate(outside, location=name)
-        with pytest.raises(InputError, match="external data in a file of the model's folder"):
-            Network.load(outside)
-
-
-@pytest.mark.parametrize("facts", [{"length": "13"}, {"offset": "-4"}, {"offset": "99"}, {"length": "many"}])
-def test_external_data_has_an_extent(outside: Path, facts: dict[str, str]) -> None:
-    relocate(outside, **facts)
-    with pytest.raises(InputError, match="an extent inside weights"):
-        Network.load(outside)
-
-
-def test_external_data_is_bounded(outside: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(external, "MAX_EXTERNAL", 11)
-    with pytest.raises(InputError, match="at most 11 bytes"):
-        Network.load(outside)

@@ -15,7 +15,7 @@ import numpy as np
 import psutil
 import pytest
 
-from verifolio.run import End, Job, JobError, Limits, Link, Pool, PoolError, Result, Ticket
+from verifolio.run import End, Job, JobError, Limits, Link, Pool, PoolError, Result, Ticket, template
 from verifolio.testing import hostile
 
 
@@ -265,3 +265,26 @@ def test_local_module_of_a_script_is_importable(tmp_path: Path) -> None:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
     done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True, env=environment)
     assert done.stdout == "main runs\n14\n"
+
+
+def test_a_template_that_was_begun_early_is_used_once() -> None:
+    preload = ("json",)
+    template.begin(preload)
+    begun = template._waiting[preload]
+    with Pool(1, preload) as pool:
+        assert run(pool, Job(hostile.echo, 5)).value == 5
+        assert pool._template is begun
+        assert not template._waiting
+    assert not begun.alive()
+    with Pool(1, preload) as pool:
+        assert run(pool, Job(hostile.echo, 6)).value == 6
+        assert pool._template is not begun
+
+
+def test_a_template_that_nobody_takes_ends_with_the_driver() -> None:
+    code = (
+        "from verifolio.run import template; template.begin(('time',));"
+        "print(template._waiting[('time',)]._process.pid)"
+    )
+    said = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
+    assert not psutil.pid_exists(int(said.stdout))

@@ -17,7 +17,7 @@ from verifolio.onnx_import.table import HANDLERS
 from verifolio.testing.attained import Undefined, attained, double_above, row_value
 from verifolio.testing.generate import ALL_KINDS, Shape, random_graph
 from verifolio.testing.operators import LAYERS
-from verifolio.testing.recipe import STYLES, Recipe, Step, random_recipe, smaller
+from verifolio.testing.recipe import STYLES, Recipe, RecipeStep, random_recipe, smaller
 from verifolio.vnnlib import make_rows
 
 
@@ -31,7 +31,12 @@ def test_a_random_layer_uses_its_operator_and_evaluates_as_onnx_runtime_does(
 ) -> None:
     import onnx
 
-    steps = (Step("dense", 1, 12), Step("Relu", 2), Step(operator, 3), Step("Relu", 4))
+    steps = (
+        RecipeStep("dense", 1, 12),
+        RecipeStep("Relu", 2),
+        RecipeStep(operator, 3),
+        RecipeStep("Relu", 4),
+    )
     network = Recipe(3, 2, steps).write(tmp_path / "network.onnx")
     assert operator in [node.op_type for node in onnx.load(network.path).graph.node]
     x = np.array([0.3125, -0.75, 0.21875])

@@ -10,7 +10,7 @@ import pytest
 from verifolio.model.answer import Flag, Verdict, Witness
 from verifolio.model.query import Query
 from verifolio.testing.samples import reaches, write_sum
-from verifolio.trust.conflict import FOLDER_VARIABLE, Alarm, Claim, raise_alarm, settle
+from verifolio.trust.conflict import FOLDER_VARIABLE, Alarm, MemberClaim, raise_alarm, settle
 
 
 @pytest.fixture
@@ -23,12 +23,12 @@ def witness(*flags: Flag) -> Witness:
     return Witness(np.ones(2, np.float32), np.array([2.0, 0.0], np.float32), (0.5,), frozenset(flags))
 
 
-PROOF = Claim("prover", Verdict.UNSAT)
+PROOF = MemberClaim("prover", Verdict.UNSAT)
 
 
 @pytest.mark.parametrize("first", [True, False])
 def test_a_confirmed_witness_against_a_proof_is_an_alarm(query: Query, tmp_path: Path, first: bool) -> None:
-    claims = [PROOF, Claim("finder", Verdict.SAT, witness())]
+    claims = [PROOF, MemberClaim("finder", Verdict.SAT, witness())]
     answer = settle(query, claims if first else claims[::-1])
     assert answer.verdict is Verdict.SAT
     assert Flag.ALARM in answer.flags
@@ -41,7 +41,7 @@ def test_a_confirmed_witness_against_a_proof_is_an_alarm(query: Query, tmp_path:
 
 @pytest.mark.parametrize("flag", [Flag.FLOAT_ONLY, Flag.UNCHECKED_EXACT])
 def test_a_witness_of_floating_point_alone_is_no_alarm(query: Query, flag: Flag) -> None:
-    answer = settle(query, [PROOF, Claim("finder", Verdict.SAT, witness(flag))])
+    answer = settle(query, [PROOF, MemberClaim("finder", Verdict.SAT, witness(flag))])
     assert answer.verdict is Verdict.SAT
     assert Flag.NUMERICAL in answer.flags
     assert Flag.ALARM not in answer.flags
@@ -50,5 +50,5 @@ def test_a_witness_of_floating_point_alone_is_no_alarm(query: Query, flag: Flag)
 
 def test_members_that_agree(query: Query) -> None:
     assert settle(query, [PROOF, PROOF]).verdict is Verdict.UNSAT
-    answer = settle(query, [Claim("finder", Verdict.SAT, witness())])
+    answer = settle(query, [MemberClaim("finder", Verdict.SAT, witness())])
     assert (answer.verdict, answer.verifier, answer.flags) == (Verdict.SAT, "finder", frozenset())

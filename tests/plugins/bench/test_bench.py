@@ -122,9 +122,9 @@ class TestInstances:
 
 
 def read_claim(result: str, seconds: float) -> object:
-    from verifolio.plugins.bench.results import Claim
+    from verifolio.plugins.bench.results import ToolClaim
 
-    return Claim(result, seconds)
+    return ToolClaim(result, seconds)
 
 
 class TestScores:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from verifolio.attack.approach import approach
+from verifolio.attacks.approach import approach
 from verifolio.model.answer import Witness
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.batch import Spot

@@ -28,6 +28,7 @@ from verifolio.model.answer import Verdict, Witness
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.data_source import Dataset
 from verifolio.plugins.distribution import run as running
+from verifolio.plugins.distribution.families import make_family
 from verifolio.plugins.distribution.ledger import DistributionLedger
 from verifolio.plugins.distribution.radius_search import (
     Critical,
@@ -36,7 +37,7 @@ from verifolio.plugins.distribution.radius_search import (
     SearchStep,
     conflict,
 )
-from verifolio.plugins.distribution.run import Distribution, Setting, make_family, make_items
+from verifolio.plugins.distribution.run import Distribution, Setting, make_items
 from verifolio.plugins.distribution.table import COLUMNS, MORE, Row, read_csv, write_csv, write_verona
 from verifolio.portfolio.chooser import find_chooser
 from verifolio.portfolio.tree import Member
@@ -259,7 +260,7 @@ def test_a_tie_at_the_input_is_no_alarm(plane: Network, search: str) -> None:
 
 def test_a_witness_inside_a_proved_region_is_an_alarm(plane: Network) -> None:
     """But one whose distance is only rounded into it is not."""
-    family = running.make_family(Setting(), [plane], points((0.25, 0.25)), 0, "")
+    family = make_family(Setting(), [plane], points((0.25, 0.25)), 0, "")
     witness = Witness(np.array([0.5, 0.5], np.float32), np.ones(2, np.float32), (0.0,))
     with pytest.raises(SoundnessAlarm):
         conflict(family, 0.25, 0.25, witness)
@@ -278,7 +279,7 @@ def test_proofs_of_an_earlier_version_are_not_continued(
     )  # distances are measured again
     with Oracle(executor="inline") as oracle, DistributionLedger(path) as ledger:
         task = plan(plane, data, ledger, oracle)
-        key = task._family(task.items[0]).key
+        key = task._families(task.items)[0].key
         task.ledger.begin(task.setting.run, {})
         for step in (false, true):
             ledger.add_step(task.setting.run, key, step)
@@ -291,7 +292,7 @@ def test_proofs_of_an_earlier_version_are_not_continued(
         assert [x.tolist() for x in ledger.old_witnesses(key)] == [seen.tolist()]
         task = plan(plane, data, ledger, oracle)
         assert task.rows() == []
-        history = task._question(task._family(task.items[0])).history
+        history = task._question(task._families(task.items)[0]).history
         assert [s.distance for s in history] == [pytest.approx(0.35)]
         (found,) = task.run()
     assert found.lower is not None
@@ -301,7 +302,7 @@ def test_proofs_of_an_earlier_version_are_not_continued(
 
 def test_rounding_to_levels_is_judged(plane: Network) -> None:
     """Counterexamples have x_0 + x_1 >= 1."""
-    family = running.make_family(Setting(), [plane], points((0.25, 0.25)), 0, "")
+    family = make_family(Setting(), [plane], points((0.25, 0.25)), 0, "")
     near = Critical(0.0, 0.25, SearchStatus.CLOSED, witness=np.array([0.5, 0.5], np.float32))
     lost = Critical(0.0, 0.25, SearchStatus.CLOSED, witness=np.array([0.56, 0.45], np.float32))
     with Oracle(executor="inline") as oracle:

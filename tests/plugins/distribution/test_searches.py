@@ -189,7 +189,7 @@ def test_bracket_agrees_with_brute_force(make_network: Make, inline: Oracle) -> 
         x = rng.uniform(0.2, 0.8, 2)
         hidden = np.maximum(grid @ w1.T + b1, 0)
         outputs = hidden @ w2.T + b2
-        label = Family(network, x, 0).predict()[0]
+        label = Family(network, x, 0).predicted
         wrong = grid[outputs.argmax(1) != label]
         found = Bracket().run(RadiusQuestion(Family(network, x, label), tolerance=1e-3, budget=20), inline)
         assert found.status is SearchStatus.CLOSED
@@ -224,7 +224,7 @@ def test_normalised_inputs_are_measured_in_the_datas_units(make_network: Make, i
     """The network sees (x - 0.5) / 0.25; its boundary at 0 is x = 0.5."""
     network = make_network((np.array([[0.0], [1.0]]), np.array([0.0, 0.0])), name="normal")
     family = Family(network, np.array([0.3]), 0, mean=np.array([0.5]), std=np.array([0.25]))
-    assert family.predict()[0] == 0
+    assert family.predicted == 0
     found = Bracket().run(RadiusQuestion(family, tolerance=1e-4, budget=10), inline)
     assert found.lower <= 0.2 <= (found.upper or 0.0) + 1e-6
     assert found.status is SearchStatus.CLOSED

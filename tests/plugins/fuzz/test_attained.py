@@ -12,6 +12,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+from verifolio.errors import InputError
 from verifolio.model.answer import Outcome, Verdict
 from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.plugin.bounder import Bounder
@@ -25,10 +26,14 @@ from verifolio.plugins.fuzz.wrong_claims import AskedMembers, Member, variants, 
 from verifolio.run.budget import Budget
 from verifolio.testing.attained import row_value
 from verifolio.testing.operators import LAYERS
-from verifolio.testing.recipe import Recipe, Step, random_recipe
+from verifolio.testing.recipe import Recipe, RecipeStep, random_recipe
 from verifolio.testing.trial import attempt
 
-WIDE = Recipe(4, 2, (Step("dense", 1, 20), Step("Relu", 2), Step("dense", 3, 10), Step("Relu", 4)))
+WIDE = Recipe(
+    4,
+    2,
+    (RecipeStep("dense", 1, 20), RecipeStep("Relu", 2), RecipeStep("dense", 3, 10), RecipeStep("Relu", 4)),
+)
 
 
 class Prover(Verifier):
@@ -199,3 +204,18 @@ def test_the_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None
         installed_plugins.cache_clear()
     assert run(["fuzz", "--finding", str(tmp_path)]) == 2
     assert run(["fuzz", "--kind", "attained", "--kind", "dense"]) == 2
+
+
+def test_a_network_that_is_refused_is_a_finding_and_not_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(self: Recipe, path: Path) -> None:
+        path.write_bytes(b"no network")
+        raise InputError(str(path), "a network", "something else", "")
+
+    monkeypatch.setattr(Recipe, "write", refuse)
+    asked = AskedMembers((), (), (), 1.0, 0)
+    summary = run_attained(Course(networks=2, stop_at_first=False), asked, tmp_path, lambda _: None)
+    assert [(f.kind, f.subject) for f, _ in summary.findings] == [("refused", "import")] * 2
+    assert all((folder / "network.onnx").is_file() for _, folder in summary.findings)
+    assert [f.kind for f in again(summary.findings[0][1], asked)] == ["refused"]

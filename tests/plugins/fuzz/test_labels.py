@@ -33,9 +33,13 @@ from verifolio.plugins.fuzz.labels import (
 from verifolio.plugins.fuzz.wrong_claims import AskedMembers
 from verifolio.testing.attained import attained
 from verifolio.testing.hostile_verifiers import WrongBounds
-from verifolio.testing.recipe import Recipe, Step
+from verifolio.testing.recipe import Recipe, RecipeStep
 
-WIDE = Recipe(4, 2, (Step("dense", 1, 20), Step("Relu", 2), Step("dense", 3, 10), Step("Clip", 4)))
+WIDE = Recipe(
+    4,
+    2,
+    (RecipeStep("dense", 1, 20), RecipeStep("Relu", 2), RecipeStep("dense", 3, 10), RecipeStep("Clip", 4)),
+)
 
 
 @dataclass(frozen=True)

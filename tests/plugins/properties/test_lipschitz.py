@@ -13,7 +13,7 @@ from torch import nn
 from verifolio import Network, Oracle, Reference, Verdict
 from verifolio.encode.onnx_writer import write_onnx
 from verifolio.encode.torch_export import export_onnx
-from verifolio.plugins.properties.affine import affine_radius
+from verifolio.plugins.properties.affine import affine_piece
 from verifolio.plugins.properties.distances import Lipschitz, LipschitzOptions
 from verifolio.portfolio.tree import single_verifier
 from verifolio.properties.file import choose_property
@@ -110,8 +110,8 @@ def test_a_steep_piece_is_a_violation_at_sight(tmp_path: Path) -> None:
 
 def test_the_affine_radius_is_the_distance_to_the_nearest_kink(tmp_path: Path) -> None:
     graph = two_slopes(tmp_path).graph
-    assert affine_radius(graph, np.array([0.25, 0.5])) == pytest.approx(0.25, rel=1e-5)
-    assert affine_radius(graph, np.array([0.5, 0.5])) == 0.0
+    assert affine_piece(graph, np.array([0.25, 0.5]))[0] == pytest.approx(0.25, rel=1e-5)
+    assert affine_piece(graph, np.array([0.5, 0.5]))[0] == 0.0
 
 
 def test_within_the_affine_radius_nothing_bends(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_within_the_affine_radius_nothing_bends(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(4, 9), nn.ReLU(), nn.Linear(9, 7), nn.ReLU(), nn.Linear(7, 3))
     export_onnx(model, tmp_path / "net.onnx", (4,))
     x = np.random.default_rng(0).uniform(0, 1, 4)
-    radius = affine_radius(Network.load(tmp_path / "net.onnx").graph, x)
+    radius = affine_piece(Network.load(tmp_path / "net.onnx").graph, x)[0]
     assert 0 < radius < 1
     module = Network.load(tmp_path / "net.onnx").module(torch.float64)
     moves = torch.from_numpy(np.random.default_rng(1).choice([-1.0, 1.0], (64, 4)))
@@ -132,7 +132,7 @@ def test_within_the_affine_radius_nothing_bends(tmp_path: Path) -> None:
 def test_smooth_networks_have_no_affine_radius(tmp_path: Path) -> None:
     model = nn.Sequential(nn.Linear(2, 3), nn.Sigmoid(), nn.Linear(3, 2))
     export_onnx(model, tmp_path / "net.onnx", (2,))
-    assert affine_radius(Network.load(tmp_path / "net.onnx").graph, np.array([0.5, 0.5])) == 0.0
+    assert affine_piece(Network.load(tmp_path / "net.onnx").graph, np.array([0.5, 0.5]))[0] == 0.0
 
 
 @pytest.mark.parametrize("norm", [1.0, 2.0, np.inf])

@@ -8,12 +8,14 @@ layers before. A search on the output pays for a loose intermediate bound in eve
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from verifolio.graph import Graph
+from verifolio.plugins.crown.optimise.ascent import Variables
 from verifolio.plugins.crown.optimise.intermediate import Effort
 from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.search.neurons.bounds import SubproblemBounds
@@ -40,6 +42,18 @@ class Refinement:
     in_time: bool = True
 
 
+@dataclass
+class ClaimLeaves:
+    """For a certificate: the subproblems behind bounds of neurons, whose slopes are multiples of 1 / `levels`.
+
+    A part has, per subproblem, the neuron of `node`, the sign of the bounded end (1: the lower), the phases, slopes
+    (times `levels`) and multipliers of the neurons that `origin` names.
+    """
+
+    levels: int
+    parts: list[dict[str, Any]] = field(default_factory=list)
+
+
 def refine_bounds(root_bounds: RootBounds, rounds: int, effort: Effort, budget: Budget) -> Refinement:
     """Optimised slopes for every neuron and `rounds` of splits, layer by layer, until one is not worth it."""
     came = Refinement()
@@ -55,16 +69,25 @@ def refine_bounds(root_bounds: RootBounds, rounds: int, effort: Effort, budget: 
 
 @torch.no_grad()
 def split_bounds(
-    program: Program, state: State, node: int, rounds: int, budget: Budget, needed: Tensor | None = None
+    program: Program,
+    state: State,
+    node: int,
+    rounds: int,
+    budget: Budget,
+    needed: Tensor | None = None,
+    leaves: ClaimLeaves | None = None,
 ) -> Refinement:
-    """Improve the interval of `node`, whose readers are ReLUs, where it holds zero; `needed`: of these neurons."""
+    """Improve the interval of `node`, whose readers are ReLUs, where it holds zero.
+
+    `needed`: of these neurons; `leaves` gets what proves it.
+    """
     low, high = (end[0].double() for end in state.interval[node])
     height = torch.where((low < 0) & (high > 0), -low * high / (high - low), 0.0)
     height = height if needed is None else height * needed
     wanted = height.argsort(descending=True)[: int((height > 0).sum())]
     came = Refinement()
     for neurons in wanted.split(NEURONS) if len(wanted) else ():
-        layer = _Layer(program, state, node, neurons, budget)
+        layer = _Layer(program, state, node, neurons, budget, leaves)
         came = layer.run(rounds)
         low[neurons] = torch.fmax(low[neurons], layer.found[0::2])
         high[neurons] = torch.fmin(high[neurons], -layer.found[1::2])
@@ -79,7 +102,15 @@ def split_bounds(
 class _Layer:
     """Some neurons of a layer, two goals each: `found[2k]` bounds neuron k from below, `found[2k + 1]` minus it."""
 
-    def __init__(self, program: Program, state: State, node: int, neurons: Tensor, budget: Budget) -> None:
+    def __init__(
+        self,
+        program: Program,
+        state: State,
+        node: int,
+        neurons: Tensor,
+        budget: Budget,
+        leaves: ClaimLeaves | None,
+    ) -> None:
         count, size = len(neurons), program.sizes[node]
         unit = torch.zeros(count, size, dtype=torch.float64, device=neurons.device)
         unit[torch.arange(count), neurons] = 1
@@ -88,7 +119,7 @@ class _Layer:
         self.root = shrink(graph, state.region, before, torch.stack([unit, -unit], 1).reshape(-1, 1, size))
         low, high = (end[0, neurons].double() for end in state.interval[node])
         self.found = torch.stack([low, -high], 1).reshape(-1)
-        self.budget = budget
+        self.budget, self.node, self.neurons, self.leaves = budget, node, neurons, leaves
 
     def run(self, rounds: int) -> Refinement:
         """A few neurons by themselves first; the others if these gain enough and time will do."""
@@ -103,7 +134,10 @@ class _Layer:
 
         def work(part: Tensor) -> bool:
             nonlocal late
-            better = _improve(bounding, goals.pick(part), rounds, self.budget)
+            closed: list[Subproblems] | None = None if self.leaves is None else []
+            better = _improve(bounding, goals.pick(part), rounds, self.budget, closed)
+            if closed and self.leaves is not None:
+                better = self._state(bounding, Subproblems.join(closed), part, self.leaves)
             self.found[part] = torch.fmax(self.found[part], better)
             left = sum(map(len, waiting))
             pace = clock.elapsed / (len(numbers) - left)
@@ -118,9 +152,34 @@ class _Layer:
             WorkerThreads(self.budget.cores, lambda: waiting.pop(0) if waiting else None, work).run()
         return Refinement(in_time=not late)
 
+    def _state(
+        self, bounding: SubproblemBounds, items: Subproblems, part: Tensor, leaves: ClaimLeaves
+    ) -> Tensor:
+        """Keep subproblems for a certificate; what they prove with slopes as it writes them, per goal of the part."""
+        found, levels = items.variables.to(torch.float64), leaves.levels
+        alpha = (found.alpha.clamp(0, 1) * levels).round()
+        variables = Variables(alpha / levels, found.beta.clamp(min=0), found.mix)
+        margin = bounding.prove(items, variables).margin[:, 0].nan_to_num(nan=-torch.inf)
+        held = {"neuron": self.neurons[items.disjunct // 2], "sign": 1 - 2 * (items.disjunct % 2)}
+        held |= {"phase": items.phase, "alpha": alpha.to(torch.uint8), "beta": variables.beta.float()}
+        arrays = {name: value.cpu().numpy() for name, value in held.items()}
+        leaves.parts.append({"node": self.node, "origin": self.root.origin, **arrays})
+        best = torch.full((len(part),), torch.inf, dtype=torch.float64, device=margin.device)
+        best.scatter_reduce_(0, items.disjunct - int(part[0]), margin, "amin")
+        return torch.where(best == torch.inf, -torch.inf, best)
 
-def _improve(bounding: SubproblemBounds, goals: Subproblems, rounds: int, budget: Budget) -> Tensor:
-    """The best bound of every goal; goals come in pairs, a neuron's lower and its upper side."""
+
+def _improve(
+    bounding: SubproblemBounds,
+    goals: Subproblems,
+    rounds: int,
+    budget: Budget,
+    closed: list[Subproblems] | None = None,
+) -> Tensor:
+    """The best bound of every goal; goals come in pairs, a neuron's lower and its upper side.
+
+    `closed` gets the subproblems of which each goal's bound is the least.
+    """
     start, count = int(goals.disjunct[0]), len(goals)
     best = torch.full((count,), -torch.inf, dtype=torch.float64, device=goals.phase.device)
     pool, bounds = _bound(bounding, goals, FIRST_ITERATIONS)
@@ -129,17 +188,30 @@ def _improve(bounding: SubproblemBounds, goals: Subproblems, rounds: int, budget
         best = torch.fmax(best, torch.where(least == torch.inf, best, least))
         settled = (best.reshape(-1, 2) > 0).any(1).repeat_interleave(2)  # the ReLU is a line: enough
         going = ~settled[pool.disjunct - start]
+        if closed is not None:
+            closed.append(pool.pick(~going))
         pool, bounds = pool.pick(going), bounds[going]
         if k == rounds or not len(pool) or budget.expired():
             break
         chosen = _worst(pool, bounds, start, count)
         if not bool(chosen.any()):
             break
-        children, theirs = _bound(bounding, pool.pick(chosen).split(), ITERATIONS)
+        parts = pool.pick(chosen).split()
+        children, theirs = _bound(bounding, parts, ITERATIONS)
+        if closed is not None:
+            children = _better(children, parts, theirs > bounds[chosen].repeat(2))
         theirs = torch.fmax(theirs, bounds[chosen].repeat(2))  # a part is no worse than the whole
         pool = Subproblems.join([pool.pick(~chosen), children])
         bounds = torch.cat([bounds[~chosen], theirs])
+    if closed is not None:
+        closed.append(pool)
     return best
+
+
+def _better(children: Subproblems, parts: Subproblems, improved: Tensor) -> Subproblems:
+    """Children with the variables of the whole where their own are no better."""
+    pairs = zip(children.variables.tensors(), parts.variables.tensors(), strict=True)
+    return replace(children, variables=Variables(*(torch.where(improved[:, None], a, b) for a, b in pairs)))
 
 
 def _bound(bounding: SubproblemBounds, items: Subproblems, iterations: int) -> tuple[Subproblems, Tensor]:

@@ -11,16 +11,24 @@ import torch
 from verifolio.model.answer import Outcome
 from verifolio.model.problem import Problem
 from verifolio.plugin.verifier import Context
-from verifolio.plugins.crown.optimise.claims import claim_arrays
+from verifolio.plugins.crown.optimise.claims import LEVELS, Deepen, claim_arrays
 from verifolio.plugins.crown.optimise.dual import Schedule, optimise
 from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
 from verifolio.plugins.crown.options import CrownOptions
 from verifolio.plugins.crown.propagate.layers import Space
+from verifolio.plugins.crown.propagate.program import State
+from verifolio.plugins.crown.propagate.relax.base import Interval
 from verifolio.plugins.crown.search.candidates import CandidatePoints
 from verifolio.plugins.crown.search.neurons.neuron_search import ROOT_ITERATIONS, NeuronSearch
 from verifolio.plugins.crown.search.neurons.record import ProofRecord, RefinementRounds
-from verifolio.plugins.crown.search.neurons.refinement import refine_bounds
+from verifolio.plugins.crown.search.neurons.refinement import (
+    ClaimLeaves,
+    Refinement,
+    refine_bounds,
+    split_bounds,
+)
 from verifolio.plugins.crown.search.root import Root, RootBounds, bound_root, open_goals
+from verifolio.run.budget import Budget
 
 GAIN = 0.01  # of the missing bound, for which another pass over all neurons is worth its time; less never gets there
 # seconds that a part of a stage takes at most: with an hour's budget a twentieth would be too much
@@ -40,6 +48,11 @@ class Stage:
 # that once more with twice the rounds. Measured with these: mnist-net_256x4 at 0.05 takes 5 s instead of 53, 256x6
 # 30 s and relu_9_200 7 s, both open without refinement.
 STAGES = (Stage(1 / 20, 4, 1 / 3), Stage(1 / 12, 8, 1 / 3))
+
+
+def outward(known: dict[int, Interval], space: Space) -> dict[int, Interval]:
+    """Intervals in another type."""
+    return {p: (space.down(low.numpy()), space.up(high.numpy())) for p, (low, high) in known.items()}
 
 
 class StagedSearch:
@@ -71,12 +84,35 @@ class StagedSearch:
         budget = self.context.budget
         found = bound_root(self.problem, space, replace(self.effort, steps=0), budget, merge=False)
         if self.problem.graph.piecewise_linear and not found.done():
-            with torch.enable_grad():
-                self.claims, known = claim_arrays(self.problem, budget)
-            ends = {p: (low.numpy(), high.numpy()) for p, (low, high) in known.items()}
-            found.known = {p: (space.down(low), space.up(high)) for p, (low, high) in ends.items()}
-            found.tighten(Effort(tighten=False))
+            self._claim(found, budget)
         return found
+
+    def _claim(self, found: RootBounds, budget: Budget, deepen: Deepen | None = None) -> None:
+        """Bounds of every neuron with what a certificate states about them."""
+        with torch.enable_grad():
+            claims, known = claim_arrays(self.problem, budget, deepen)
+        if claims:
+            self.claims, found.known = claims, outward(known, found.space)
+            found.tighten(Effort(tighten=False))
+
+    def _deepen(self, rounds: int, budget: Budget) -> Refinement:
+        """As `refine_bounds`, with what a certificate states about it."""
+        came, leaves, found = Refinement(), ClaimLeaves(LEVELS), self.root_bounds
+
+        def deepen(known: dict[int, Interval], node: int) -> Interval:
+            nonlocal came
+            state = State(found.region, outward(known, found.space))
+            if came.gained and came.in_time and not budget.expired():
+                came = split_bounds(found.program, state, node, rounds, budget, leaves=leaves)
+            low, high = state.interval[node]
+            return low.double(), high.double()
+
+        self._claim(found, self.context.budget, deepen)
+        numbers = {found.program.parents[i][0]: k for k, i in enumerate(found.program.graph.relus)}
+        for k, part in enumerate(leaves.parts):
+            held = {**part, "node": np.array(numbers[part["node"]])}
+            self.claims |= {f"deep{k}_{name}": value for name, value in held.items()}
+        return replace(came, in_time=came.in_time and not budget.expired())
 
     def _share_root(self) -> Root:
         """The root of the bounds so far, which others may use too."""
@@ -93,8 +129,7 @@ class StagedSearch:
 
     def _stages(self) -> Outcome:
         budget, options = self.context.budget, self.options
-        # what splits on intermediate neurons would gain, no certificate states
-        whole, stages = budget.remaining, [] if options.trace else list(STAGES)
+        whole, stages = budget.remaining, list(STAGES)
         while True:
             net = self.root.condensed
             if not len(self.root.disjuncts):
@@ -111,7 +146,10 @@ class StagedSearch:
                 return outcome
             stage, *stages = stages
             part = budget.share(min(stage.refine * whole, LONG))
-            came = refine_bounds(self.root_bounds, stage.rounds, self.effort, part)
+            if options.trace:
+                came = self._deepen(stage.rounds, part)
+            else:
+                came = refine_bounds(self.root_bounds, stage.rounds, self.effort, part)
             self.rounds = self.rounds.after(stage.rounds, came.in_time)
             stages = stages if came.gained and came.in_time else []
             self.root = self._share_root()

@@ -12,13 +12,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from verifolio.attack.cost import Cost, cost_of
-from verifolio.attack.descend import Mode, Schedule, descend, diversify, outputs
-from verifolio.attack.hunt import Check, Hunt
-from verifolio.attack.polish import polish
-from verifolio.attack.project import project
-from verifolio.attack.sample import corners, draw, evolve
-from verifolio.attack.targets import MAX_INPUT_ENTRIES, Targets, input_entries, make_targets
+from verifolio.attacks.cost import Cost, cost_of
+from verifolio.attacks.descend import Mode, Schedule, descend, diversify, outputs
+from verifolio.attacks.hunt import Check, Hunt
+from verifolio.attacks.polish import polish
+from verifolio.attacks.project import project
+from verifolio.attacks.sample import corners, draw, evolve
+from verifolio.attacks.targets import MAX_INPUT_ENTRIES, Targets, input_entries, make_targets
 from verifolio.model.problem import Problem, finite
 from verifolio.run.budget import Budget
 from verifolio.run.threads import one_thread
@@ -31,8 +31,9 @@ ROUNDS: tuple[tuple[Mode, float, int], ...] = (  # kind of descent, first step, 
     ("adam", 0.5, 0),
     ("sign", 0.2, 3),
 )
-POLISHED = 4
-POLISHED_INPUTS = 1000
+POLISHED = 4  # points per target: each costs up to a dozen linear programs
+POLISHED_INPUTS = 1000  # with more the dense linear programs cost more than many descents
+# a few samples find what a condition that holds nearly everywhere allows, at the price of one step
 SAMPLED_FIRST = 32
 FEW = 20  # from here on samples thin out
 SAMPLE_PRODUCTS = 2e10  # multiplications spent on samples alone

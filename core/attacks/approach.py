@@ -15,9 +15,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from verifolio.attack.cost import cost_of
-from verifolio.attack.descend import outputs
-from verifolio.attack.targets import Targets, make_targets
+from verifolio.attacks.cost import cost_of
+from verifolio.attacks.descend import outputs
+from verifolio.attacks.targets import Targets, make_targets
 from verifolio.graph.module import GraphModule
 from verifolio.plugin.batch import Spot
 from verifolio.run.budget import Budget

@@ -5,9 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from verifolio.attack.descend import AIM, Watch, outputs
-from verifolio.attack.project import project
-from verifolio.attack.targets import Targets
+from verifolio.attacks.descend import AIM, Watch, outputs
+from verifolio.attacks.project import project
+from verifolio.attacks.targets import Targets
 
 ALL_CORNERS = 12  # so many free coordinates: every corner is tried
 

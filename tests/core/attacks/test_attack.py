@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from verifolio.attack import AttackSettings, attack_many, unattackable
-from verifolio.attack.project import inside, project, steepest
-from verifolio.attack.targets import inner_box, make_targets
+from verifolio.attacks import AttackSettings, attack_many, unattackable
+from verifolio.attacks.project import inside, project, steepest
+from verifolio.attacks.targets import inner_box, make_targets
 from verifolio.graph import Dense, Graph, GraphBuilder, Relu
 from verifolio.graph.module import GraphModule
 from verifolio.model.problem import Ball, Domain, Problem

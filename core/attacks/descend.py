@@ -10,8 +10,8 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-from verifolio.attack.project import project, steepest
-from verifolio.attack.targets import Targets
+from verifolio.attacks.project import project, steepest
+from verifolio.attacks.targets import Targets
 
 Mode = Literal["sign", "adam"]
 Watch = Callable[[Tensor, Tensor, Tensor], bool]

@@ -1,0 +1,107 @@
+"""Checks a counterexample in exact arithmetic: the point lies in the input set and satisfies the condition."""
+
+from __future__ import annotations
+
+import re
+from fractions import Fraction
+from math import lcm
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from verifolio_check import curves
+from verifolio_check.integers import Floats, Invalid, Unreadable
+from verifolio_check.linear import Linear
+from verifolio_check.network import Network, Node
+from verifolio_check.vnnlib import Region, Row, number
+
+VALUE = re.compile(r"\(\s*(X_\d{1,9})\s+([^\s()]+)\s*\)")
+Objects = NDArray[Any]  # of Python's integers, which have as many bits as they need
+Values = tuple[
+    Objects, Objects, int
+]  # ends of intervals in units of 2^-exponent / divisor; mostly both are the same
+
+
+def check_witness(network: Network, regions: list[Region], text: str) -> None:
+    """Returns if the point `((X_0 value) ...)` is a counterexample; outputs that it states are not read."""
+    stated, names = VALUE.findall(text), [f"X_{i}" for i in range(network.nodes[0].size)]
+    found = dict(stated)
+    if set(found) != set(names) or len(stated) != len(names):
+        raise Unreadable(f"witness: expected one value for each of X_0 to {names[-1]}")
+    x = [number(found[name]) for name in names]
+    low, high = outputs(network, x)
+    inside = [r for r in regions if all(a <= v <= b for a, v, b in zip(r.lower, x, r.upper, strict=True))]
+    if not inside:
+        raise Invalid("the point is not in the input set")
+    if not any(all(holds(row, x, low, high) for row in rows) for r in inside for rows in r.disjuncts):
+        raise Invalid("the point does not satisfy the condition in exact arithmetic")
+
+
+def holds(row: Row, x: list[Fraction], low: list[Fraction], high: list[Fraction]) -> bool:
+    worst = sum((c * (high if c > 0 else low)[i] for i, c in row.outputs), Fraction(0))
+    worst += sum(c * x[i] for i, c in row.inputs)
+    return worst < row.limit or (worst == row.limit and not row.strict)
+
+
+def outputs(network: Network, x: list[Fraction]) -> tuple[list[Fraction], list[Fraction]]:
+    """Intervals of the outputs at a point; single values where the network has ReLUs and exact weights alone."""
+    divisor = lcm(*(v.denominator for v in x))
+    start = np.array([int(v * divisor) for v in x], object)
+    held: list[Values] = [(start, start, 0)]
+    for node in network.nodes[1:]:
+        held.append(curve(node, held[node.parent], divisor) if node.function else affine(node, held, divisor))
+    low, high, exponent = held[network.output]
+    unit = divisor * Fraction(2) ** exponent
+    return [v / unit for v in low.tolist()], [v / unit for v in high.tolist()]
+
+
+def curve(node: Node, z: Values, divisor: int) -> Values:
+    low, high, exponent = z
+    if node.function == curves.RELU:
+        return np.maximum(low, 0), np.maximum(high, 0), exponent
+    scale, far = curves.BITS, 1 << curves.BITS + 8  # beyond 2^8 a sigmoid is 0 or 1 for this purpose
+    unit = divisor << max(exponent, 0)
+    ends = [v * (1 << scale + max(-exponent, 0)) for v in (low, high)]
+    below, above = (np.clip(e, -far, far).astype(np.int64) for e in (ends[0] // unit, -(-ends[1] // unit)))
+    images = curves.image(node.function, below, above, scale)
+    return images[0].astype(object) * divisor, images[1].astype(object) * divisor, scale
+
+
+def affine(node: Node, held: list[Values], divisor: int) -> Values:
+    parts = [image(linear, held[parent]) for parent, linear in node.terms]
+    if node.low is not None and node.high is not None:
+        ends, exponent = whole(node.low, node.high)
+        parts.append((ends[0] * divisor, ends[1] * divisor, exponent))
+    finest = max(exponent for _, _, exponent in parts)
+    sums = [sum(part[k] * (1 << finest - part[2]) for part in parts) for k in (0, 1)]
+    return np.asarray(sums[0], object), np.asarray(sums[1], object), finest
+
+
+def image(linear: Linear, value: Values) -> Values:
+    """A linear map of intervals: exact where the weights are and the intervals are points."""
+    low, high, exponent = value
+    (weight, top), bits = whole(linear.low, linear.high)
+
+    def apply(v: Objects, w: Objects) -> Objects:
+        return np.asarray((np.append(v, 0)[linear.index] @ w).swapaxes(1, 2).ravel())
+
+    if (low == high).all():
+        ends = (apply(low, weight),) * 2
+    else:
+        up, down = np.maximum(weight, 0), np.minimum(weight, 0)
+        ends = apply(low, up) + apply(high, down), apply(high, up) + apply(low, down)
+    if (weight != top).any():  # weights may be more by that
+        spread = apply(np.maximum(abs(low), abs(high)), top - weight)
+        ends = ends[0] - spread, ends[1] + spread
+    return ends[0], ends[1], exponent + bits
+
+
+def whole(*values: Floats) -> tuple[list[Objects], int]:
+    """Doubles as integers in units of 2^-exponent, exactly."""
+    parts = [np.frexp(v) for v in values]
+    exponent = max(0, *(int((53 - power).max(initial=0)) for _, power in parts))
+    return [
+        np.ldexp(m, 53).astype(np.int64).astype(object) * 2 ** (power.astype(object) - 53 + exponent)
+        for m, power in parts
+    ], exponent

@@ -1,0 +1,1 @@
+"""The functions of `import verifolio`: from a model and data to an answer."""

@@ -1,0 +1,140 @@
+"""From inputs to verdicts: the one way in which a property is asked around the inputs of a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from verifolio.data import check_range, check_shape
+from verifolio.errors import InputError
+from verifolio.onnx_import.network import Network
+from verifolio.plugin.data_source import NO_LABEL, Dataset
+from verifolio.plugin.estimator import OracleLike
+from verifolio.plugin.property import Property, Reference
+from verifolio.properties.around import Around
+from verifolio.properties.verdict import Finding, PropertyStatus, decide_many
+from verifolio.properties.whole import Whole
+from verifolio.results.counterexample import Array, Counterexample
+from verifolio.results.robustness import InputVerdict
+
+if TYPE_CHECKING:
+    from verifolio.model.answer import Witness
+
+Mode = Literal["label", "predicted"]
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """Inputs of a data set on one network, and what is asked around each.
+
+    `reference` says what must not change: the data's label, or what the network predicts.
+    """
+
+    network: Network
+    data: Dataset
+    indices: tuple[int, ...]
+    around: Around
+    prop: Property
+    reference: Mode = "label"
+    class_names: tuple[str, ...] = ()
+
+    def check(self) -> None:
+        """Refuse data that does not belong to the network, or lies outside of the legal range."""
+        check_shape(self.data, self.network)
+        check_range(self.data, self.indices, self.around.low, self.around.high)
+        if self.reference == "label" and (self.data.labels[list(self.indices)] == NO_LABEL).any():
+            remedy = "give y, or ask about what the network predicts (reference='predicted')"
+            raise InputError(f"data {self.data.name}", "labels", "none", remedy)
+
+    @cached_property
+    def clean(self) -> dict[int, Array]:
+        """The network's outputs at the inputs themselves."""
+        return {i: self.network.replay(self.data.image(i)).astype(np.float64) for i in self.indices}
+
+    def predicted(self, index: int) -> int:
+        return int(self.clean[index].argmax())
+
+    def label(self, index: int) -> int:
+        """What must not change."""
+        return int(self.data.labels[index]) if self.reference == "label" else self.predicted(index)
+
+    def named(self, label: int) -> str:
+        """A class by its name, where it has one."""
+        return self.class_names[label] if 0 <= label < len(self.class_names) else str(label)
+
+    @property
+    def accuracy(self) -> float | None:
+        """The share of inputs whose label is predicted."""
+        known = [i for i in self.indices if self.data.labels[i] != NO_LABEL]
+        right = sum(self.predicted(i) == int(self.data.labels[i]) for i in known)
+        return right / len(known) if known else None
+
+    def references(self) -> dict[int, Reference]:
+        """By position in the data set."""
+        return {i: self.around.reference(self.data.image(i), self.label(i)) for i in self.indices}
+
+    def verdicts(self, oracle: OracleLike) -> Iterator[InputVerdict]:
+        """As they are known; misclassified inputs first."""
+        prop = Whole(self.prop, self.around.integers) if self.around.integers else self.prop
+        waiting: dict[int, Reference] = {}
+        for index, reference in self.references().items():
+            if self._wrong_already(prop, reference, index):
+                yield self._blank(index, "misclassified")
+            else:
+                waiting[index] = reference
+        order = list(waiting)
+        for k, finding in decide_many(oracle, prop, [self.network], [waiting[i] for i in order]):
+            yield self.verdict(order[k], waiting[order[k]], finding)
+
+    def _wrong_already(self, prop: Property, reference: Reference, index: int) -> bool:
+        if self.predicted(index) == reference.label:
+            return False
+        known = reference.with_outputs([self.network]) if prop.needs_outputs else reference
+        return not prop.holds(self.clean[index], known, reference.x)
+
+    def _blank(self, index: int, status: Literal["open", "misclassified"], reason: str = "") -> InputVerdict:
+        label, predicted = self.named(self.label(index)), self.named(self.predicted(index))
+        return InputVerdict(index, status, label, predicted, self.around.epsilon, reason=reason)
+
+    def unasked(self, index: int) -> InputVerdict:
+        """Of an input that nobody came to."""
+        return self._blank(index, "open", "interrupted before it was decided")
+
+    def verdict(self, index: int, reference: Reference, finding: Finding) -> InputVerdict:
+        """A finding for people."""
+        answer, status = finding.answer, finding.status
+        found = finding.witness
+        return InputVerdict(
+            index,
+            "proved" if status is PropertyStatus.PROVED else "open" if found is None else "refuted",
+            self.named(reference.label),
+            self.named(self.predicted(index)),
+            self.around.epsilon,
+            answer.verifier,
+            round(sum(a.seconds for a in finding.answers) or answer.seconds, 4),
+            finding.reason if status is PropertyStatus.OPEN else "",
+            tuple(sorted(f.value for f in answer.flags)),
+            answer.reused,
+            None if found is None else self._counterexample(index, reference, found),
+        )
+
+    def _counterexample(self, index: int, reference: Reference, witness: Witness) -> Counterexample:
+        shape = self.data.shape
+        lower, upper = (side.reshape(shape) for side in self.prop.region(reference))
+        return Counterexample(
+            index,
+            witness.x.astype(np.float64).reshape(shape),
+            np.asarray(reference.x, np.float64).reshape(shape),
+            self.named(reference.label),
+            self.named(int(witness.y.argmax())),
+            self.around.distance(reference.x, witness.x),
+            witness.y.astype(np.float64),
+            lower,
+            upper,
+            self.data.features,
+            self.class_names,
+        )

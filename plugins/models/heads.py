@@ -1,0 +1,86 @@
+"""The heads of classifiers: probabilities and labels are cut away, so that the outputs are scores."""
+
+from __future__ import annotations
+
+from typing import Any
+
+SOFT = ("Softmax", "LogSoftmax")
+
+
+def without_head(data: bytes) -> bytes:
+    """A model of one output without the softmax or sigmoid at its end; the order of the scores stays the same."""
+    import onnx
+
+    model = onnx.load_model_from_string(data)
+    if len(model.graph.output) == 1:
+        cut_head(model.graph)
+        keep_live(model.graph)
+    return bytes(model.SerializeToString(deterministic=True))
+
+
+def cut_head(graph: Any) -> None:
+    """The output of a graph becomes the scores below its softmax, or -z and z for a sigmoid of z."""
+    from onnx import helper
+
+    makers = {name: node for node in graph.node for name in node.output}
+    output = graph.output[0]
+    last = behind(makers, output.name)
+    if last is None:
+        return
+    if last.op_type in SOFT:
+        scores = last.input[0]
+    elif (z := _sigmoid(makers, last)) is not None:
+        graph.node.append(helper.make_node("Neg", [z], ["negative_score"]))
+        graph.node.append(helper.make_node("Concat", ["negative_score", z], ["scores"], axis=1))
+        scores = "scores"
+        del output.type.tensor_type.shape.dim[:]
+        for size in (1, 2):
+            output.type.tensor_type.shape.dim.add().dim_value = size
+    else:
+        return
+    output.name = scores
+
+
+def behind(makers: dict[str, Any], name: str) -> Any:
+    """The node that makes a value, copies left out."""
+    node = makers.get(name)
+    while node is not None and node.op_type in ("Identity", "Cast"):
+        node = makers.get(node.input[0])
+    return node
+
+
+def _sigmoid(makers: dict[str, Any], last: Any) -> str | None:
+    """z where the node is a sigmoid of z, or the pair of 1 - p and p of such a p."""
+    if last.op_type == "Sigmoid":
+        return str(last.input[0])
+    if last.op_type != "Concat" or len(last.input) != 2:
+        return None
+    first, second = behind(makers, last.input[0]), behind(makers, last.input[1])
+    pair = first is not None and second is not None and first.op_type == "Sub" and second.op_type == "Sigmoid"
+    return str(second.input[0]) if pair and behind(makers, first.input[1]) is second else None
+
+
+def keep_live(graph: Any) -> None:
+    """Without the nodes and weights that the outputs do not need, in an order in which they can run."""
+    needed = {o.name for o in graph.output}
+    makers = {name: node for node in graph.node for name in node.output}
+    todo, live = list(needed), set()
+    while todo:
+        node = makers.get(todo.pop())
+        if node is not None and id(node) not in live:
+            live.add(id(node))
+            todo += node.input
+            needed.update(node.input)
+    known = {i.name for i in graph.input} | {t.name for t in graph.initializer} | {""}
+    waiting, ordered = [n for n in graph.node if id(n) in live], []
+    while waiting:
+        ready = [n for n in waiting if known.issuperset(n.input)]
+        if not ready:
+            raise ValueError("a graph with a cycle")
+        ordered += ready
+        known.update(name for n in ready for name in n.output)
+        waiting = [n for n in waiting if not known.issuperset(n.output)]
+    weights = [t for t in graph.initializer if t.name in needed]
+    del graph.node[:], graph.initializer[:], graph.value_info[:]
+    graph.node.extend(ordered)
+    graph.initializer.extend(weights)
