@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from verifolio.onnx_import.call import Call
+from verifolio.onnx_import.call import Call, normal_axis
 from verifolio.onnx_import.values import Known, Refused, View
 
 Root = tuple[int, int]  # the entry of a node at which a slice begins
@@ -35,6 +35,7 @@ class Ragged:
         self.shaped: set[str] = set()
         self.sized: set[str] = set()
         self.spoiled: set[str] = set()
+        self.axes: dict[str, frozenset[int]] = {}  # of slices alone: along which they were cut
 
     @property
     def names(self) -> set[str]:
@@ -51,18 +52,36 @@ class Ragged:
         sized = [k for k, name in enumerate(node.input) if name in self.sized and k != _SHAPE_AT.get(op)]
         if not self.names.intersection(node.input):
             return
-        if op not in _MOVES | _COMPUTES or (op != "Shape" and self.spoiled.intersection(node.input)):
+        spoiled = self.spoiled.intersection(node.input)
+        if op not in _MOVES | _COMPUTES or (spoiled and op not in ("Shape", "Add")):
             raise Refused(WHY)
         if op == "ScatterND" and (0 in shaped or sized):
             raise Refused(f"ScatterND into {WHY}" if 0 in shaped else f"indices that depend on {WHY}")
         if op == "Slice":
-            _check_slice(call, shaped, sized)
+            self._check_slice(node, call, shaped, sized)
         if sized and any(isinstance(v, View) for v in call.inputs):
             raise Refused(f"numbers that depend on {WHY}")
 
+    def _check_slice(self, node: Any, call: Call, shaped: list[int], sized: list[int]) -> None:
+        """Parts are counted from the front, by constants, because the end is not where it seems.
+
+        Or they are cut once more, along another axis.
+        """
+        if any(k > 0 for k in (*shaped, *sized)):
+            raise Refused(f"a Slice bounded by {WHY}")
+        if 0 not in shaped:
+            return
+        limits = [call.inputs[k] for k in (1, 2, 4) if call.has(k)]
+        if any(isinstance(v, View) for v in limits):
+            known = self.axes.get(node.input[0])
+            if known is None or _axis(call) in known:
+                raise Refused(f"a second Slice of {WHY}")
+        elif not limits or not all(isinstance(v, Known) and bool((v.value >= 0).all()) for v in limits):
+            raise Refused(f"a Slice from the end of {WHY}")
+
     def pass_on(self, node: Any, call: Call, begins: Root | None) -> None:
         """Note the results of a node; `begins`: it is a slice that begins at this variable."""
-        origins = self.behind(node) if begins is None else frozenset({begins})
+        origins = self.behind(node) | (frozenset() if begins is None else {begins})
         if not origins or node.op_type == "ScatterND":
             return
         where = _SHAPE_AT.get(node.op_type)
@@ -76,18 +95,16 @@ class Ragged:
             self.origins[name] = origins
             self.shaped.update({name} if shaped else ())
             self.sized.update({name} if sized else ())
-            self.spoiled.update({name} if node.op_type in _COMPUTES and not _keeps_outside(call) else ())
+            spoils = not _keeps_outside(call) or bool(self.spoiled.intersection(node.input))
+            self.spoiled.update({name} if node.op_type in _COMPUTES and spoils else ())
+            if begins is not None:
+                self.axes[name] = self.axes.get(node.input[0], frozenset()) | {_axis(call)}
 
 
-def _check_slice(call: Call, shaped: list[int], sized: list[int]) -> None:
-    """Parts of such a tensor are counted from its front, by constants: its end is not where it seems."""
-    if any(k > 0 for k in (*shaped, *sized)):
-        raise Refused(f"a Slice bounded by {WHY}")
-    if 0 not in shaped:
-        return
-    limits = [call.inputs[k] for k in range(1, len(call.inputs)) if k != 3 and call.has(k)]
-    if not limits or not all(isinstance(v, Known) and bool((v.value >= 0).all()) for v in limits):
-        raise Refused(f"a Slice from the end of {WHY}")
+def _axis(call: Call) -> int:
+    """The only axis of a slice that a variable begins."""
+    axes = call.integers_at(3)
+    return normal_axis(axes[0] if axes else 0, len(call.value(0).shape))
 
 
 def _keeps_outside(call: Call) -> bool:
