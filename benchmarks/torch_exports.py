@@ -49,7 +49,8 @@ class Attention(nn.Module):
         split = self.qkv(x).reshape(batch, tokens, 3, self.heads, width // self.heads)
         q, k, v = split.permute(2, 0, 3, 1, 4)
         mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
-        return self.out(mixed.transpose(1, 2).reshape(batch, tokens, width))
+        joined: Tensor = self.out(mixed.transpose(1, 2).reshape(batch, tokens, width))
+        return joined
 
 
 class Positions(nn.Module):
@@ -69,7 +70,8 @@ class Positions(nn.Module):
         """Images to three numbers."""
         patches = self.patches(x).flatten(2).transpose(1, 2)
         tokens = torch.cat([self.token.expand(x.shape[0], -1, -1), patches], 1) + self.places
-        return self.head(self.layer(tokens)[:, 0])
+        scores: Tensor = self.head(self.layer(tokens)[:, 0])
+        return scores
 
 
 class Residual(nn.Module):
@@ -100,7 +102,8 @@ class Embedded(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, 4, 3) to (batch, 2)."""
-        return self.out(x + self.table(torch.arange(x.shape[1]))).mean(1)
+        summed: Tensor = self.out(x + self.table(torch.arange(x.shape[1])))
+        return summed.mean(1)
 
 
 class SelfAttention(nn.Module):

@@ -75,7 +75,7 @@ def lower_gather_elements(low: Lowering, call: Call) -> Value:
     if where.ndim != len(x.shape):
         raise Malformed("indices of the data's rank", f"{where.shape} into {x.shape}")
     low.charge(where.shape)
-    spots = list(np.indices(where.shape))
+    spots: list[NDArray[Any]] = list(np.indices(where.shape))
     spots[axis] = where
     return x.moved(lambda a: a[tuple(spots)])
 

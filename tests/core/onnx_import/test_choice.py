@@ -146,9 +146,8 @@ def test_a_patch_of_a_line_is_cut_off_as_in_onnx_runtime(tmp_path: Path) -> None
     net = sliced(tmp_path, [node("Unsqueeze", "r one", "at")])
     graph = lower_network(net).graph
     for i in range(5):
-        assert [float(v) for v in exact.evaluate(graph, np.array([i + 0.5]))] == net.replay(
-            [i + 0.5]
-        ).tolist()
+        x = np.array([i + 0.5])
+        assert [float(v) for v in exact.evaluate(graph, x)] == net.replay(x).tolist()
 
 
 @pytest.mark.parametrize(

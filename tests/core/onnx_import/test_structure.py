@@ -43,8 +43,12 @@ def agrees(network: Network) -> None:
 @pytest.mark.parametrize("truth", [True, False])
 def test_if_with_a_constant_condition(tmp_path: Path, truth: bool) -> None:
     """The condition is folded from shapes; both branches use the same names and a tensor from outside."""
-    one = branch("one", [node("Mul", ["h", "w"], ["t"]), node("Relu", ["t"], ["out"])], w=np.float32([2.0]))
-    two = branch("two", [node("Add", ["h", "w"], ["t"]), node("Abs", ["t"], ["out"])], w=np.float32([3.0]))
+    one = branch(
+        "one", [node("Mul", ["h", "w"], ["t"]), node("Relu", ["t"], ["out"])], w=np.array([2.0], np.float32)
+    )
+    two = branch(
+        "two", [node("Add", ["h", "w"], ["t"]), node("Abs", ["t"], ["out"])], w=np.array([3.0], np.float32)
+    )
     nodes = [
         node("Neg", ["x"], ["h"]),
         node("Shape", ["x"], ["s"]),
