@@ -50,7 +50,9 @@ def rms_norm(d: Draft, x: str) -> str:
 def group_norm(d: Draft, x: str) -> str:
     """Four channels in two groups."""
     image = d.image(d.dense(x, 16), 4, 2, 2)
-    return d.add("GroupNormalization", image, d.draw(4), d.draw(4), num_groups=2)
+    made = d.add("GroupNormalization", image, d.draw(4), d.draw(4), num_groups=2)
+    d.shapes[made], d.kinds[made] = d.shapes[image], d.kinds[image]  # onnx infers neither
+    return made
 
 
 def attention(d: Draft, x: str) -> str:
