@@ -81,5 +81,5 @@ demo: $(READY)
 
 clean:
 	rm -rf $(VENV) build out .mypy_cache .pytest_cache .ruff_cache .hypothesis *.egg-info
-	rm -f plugins/crown/kernel/_boxes.*.so
+	rm -f plugins/crown/kernel/_*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
