@@ -19,6 +19,7 @@ from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import State
 from verifolio.plugins.crown.propagate.relax.base import Interval
 from verifolio.plugins.crown.search.candidates import CandidatePoints
+from verifolio.plugins.crown.search.neurons.lp_tree import LpTree
 from verifolio.plugins.crown.search.neurons.neuron_search import ROOT_ITERATIONS, NeuronSearch
 from verifolio.plugins.crown.search.neurons.record import ProofRecord, RefinementRounds
 from verifolio.plugins.crown.search.neurons.refinement import (
@@ -138,6 +139,12 @@ class StagedSearch:
             if net is None:
                 self.record = ProofRecord(options.memory) if options.trace else None
                 return self._bounds_alone()
+            if options.trace and len(net.cuts) == 1 and self.root.stacked is not None:
+                context = replace(self.context, budget=budget.share(whole / 2))
+                tree = LpTree(self.root, net, self.root.stacked, context, options.memory)
+                outcome, self.record = tree.run(), tree.record
+                if outcome.verdict.decided:
+                    return outcome
             last = not stages or options.split == "none" or len(net.cuts) < 2
             part = budget if last else budget.share(min(stages[0].search * whole, LONG))
             search = NeuronSearch(self.root, net, self.points, replace(self.context, budget=part), options)
