@@ -62,12 +62,10 @@ def check_region(model: Model, region: Region, lines: Iterator[str]) -> str:
         z = model.network.input_of(curve)
         model.advance(z)
         goals = [claim(model, z, int(end[1:]), 1 if end[0] == ">" else -1) for end in ends]
-        keep(
-            model,
-            z,
-            ends,
-            Walk(model, parse(lines, model, len(goals)), goals, model.scale[z] + GUARD, z - 1).run(),
-        )
+        forest = parse(lines, model, len(goals))
+        if any(weights for _, _, weights in forest.data.values()):
+            raise Unreadable("certificate: weights of rows in a claim, which has none")
+        keep(model, z, ends, Walk(model, forest, goals, model.scale[z] + GUARD, z - 1).run())
     last = len(model.network.nodes) - 1
     model.advance(last)
     left = set(range(len(region.disjuncts)))

@@ -11,7 +11,7 @@ from verifolio.attacks.descend import outputs
 from verifolio.attacks.targets import Targets
 
 Array = NDArray[np.float64]
-STEPS = 12
+STEPS = 12  # linear programs per point; eleven failures in a row bring the trust region to its smallest
 SMALLEST = 1e-7  # trust region, in parts of the box's width
 
 

@@ -7,9 +7,10 @@ from torch import Tensor
 
 from verifolio.attacks.targets import Targets
 
+# alternating projections come closer geometrically; what is outside after eight is scaled into the ball
 ROUNDS = 8
 INSIDE = 1 - 1e-6  # so that float32 rounding leaves a point inside its ball
-SPARSE = 0.1
+SPARSE = 0.1  # of the inputs move in one step of an L1 attack (sparse descent, Tramer and Boneh 2019)
 
 
 def project(targets: Targets, x: Tensor) -> Tensor:

@@ -31,8 +31,9 @@ ROUNDS: tuple[tuple[Mode, float, int], ...] = (  # kind of descent, first step, 
     ("adam", 0.5, 0),
     ("sign", 0.2, 3),
 )
-POLISHED = 4
-POLISHED_INPUTS = 1000
+POLISHED = 4  # points per target: each costs up to a dozen linear programs
+POLISHED_INPUTS = 1000  # with more the dense linear programs cost more than many descents
+# a few samples find what a condition that holds nearly everywhere allows, at the price of one step
 SAMPLED_FIRST = 32
 FEW = 20  # from here on samples thin out
 SAMPLE_PRODUCTS = 2e10  # multiplications spent on samples alone

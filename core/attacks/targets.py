@@ -16,8 +16,8 @@ from verifolio.model.problem import Domain, Problem
 from verifolio.vnnlib import Rows
 
 Array = NDArray[np.float64]
-NEVER_BINDING = 1e30
-MAX_INPUT_ENTRIES = 200_000_000
+NEVER_BINDING = 1e30  # right side of rows that only fill a batch; far below float32's largest number
+MAX_INPUT_ENTRIES = 200_000_000  # of dense input rows: 800 MB in float32
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,13 +24,14 @@ BITS, WIDE_BITS = (
     30,
     26,
 )  # of the values of a node, and of one with many: with rows' bits and sums that is below 62
-WIDE = 1 << 10
+WIDE = 1 << 10  # values from which on sums of a node's products need more of the 62 bits
 LINE = 1000  # nodes of a tree on a line
 TOGETHER = 128  # claims on one line
 PATIENCE, LONGEST = 60.0, 5.0  # processor seconds for writing, or so many times what the search took
+# bytes: a certificate may grow with the search, by 50 MB for each minute of it
 SMALLEST_CAP, CAP_PER_SECOND = 5_000_000, 50_000_000 / 60
 MOST_REFINED = 20_000  # subproblems beyond the search's own; more means that its bounds were of another kind
-MOST_BOXES = 1 << 22
+MOST_BOXES = 1 << 22  # a limit on memory; searches that are worth writing leave far fewer
 
 
 def obstacle(network: Path, prop: Path) -> str | None:

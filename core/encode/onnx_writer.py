@@ -29,8 +29,8 @@ from verifolio.graph import (
 from verifolio.graph.graph import is_exact
 from verifolio.graph.matrix import linear_part, offset
 
-OPSET = 13
-IR_VERSION = 8
+OPSET = 13  # the lowest that has every operator we write
+IR_VERSION = 8  # that came with it, so that old runtimes read the file
 _FUNCTIONS = {
     "sigmoid": "Sigmoid",
     "tanh": "Tanh",

@@ -31,7 +31,7 @@ from verifolio.plugin.evidence import Bounds
 
 ReluEncoding = Literal["bigm", "triangle"]
 Refine = Callable[["Encoding", int, Expression, Array, Array], tuple[Array, Array]]
-WIDEN = 1e-6
+WIDEN = 1e-6  # relative; above the solvers' tolerance (HiGHS: 1e-7), so that no legal input is lost
 
 
 class NotLinear(VerifolioError):

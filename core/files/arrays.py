@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from verifolio.files.bounded import unreadable
 
 MAX_BYTES = 1 << 30  # of all arrays of a file together; CIFAR-10's training set as bytes is 150 MB
-MAX_HEADER = 10_000
-CHUNK = 1 << 20
+MAX_HEADER = 10_000  # numpy's own limit; headers of plain arrays have about a hundred bytes
+CHUNK = 1 << 20  # a megabyte is read at a time, so that a file that lies about its size costs no more memory
 KINDS = "fiubU"  # numbers, truth values and texts
 COMPRESSIONS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)  # what numpy writes
 # what damaged archives and headers raise; MemoryError: the parser of headers, at deep nesting

@@ -13,7 +13,7 @@ from typing import BinaryIO, cast
 from verifolio.errors import InputError
 
 MAX_TABLE = 20_000_000  # bytes of a table of names and results; parsed, a byte becomes at most 20 in memory
-MAX_COLUMNS = 1000
+MAX_COLUMNS = 1000  # tables of ours have below a hundred; more is another kind of file
 
 
 def open_file(path: Path) -> BinaryIO:

@@ -30,8 +30,8 @@ from verifolio.graph.ops import (
 )
 from verifolio.graph.steps import RULES, Table
 
-UNIT = 2.0**-53
-TINY = 1e-300
+UNIT = 2.0**-53  # half the distance from 1 to the next double: the largest relative rounding error
+TINY = 1e-300  # above every error that underflow makes, and far below every value that matters
 Enclosed = tuple[Array, Array]
 
 

@@ -21,9 +21,9 @@ from verifolio.graph.matrix import linear_part, offset
 Array = NDArray[np.float64]
 Integers = NDArray[np.object_]
 Dyadic = tuple[Integers, int]  # integers and the exponent e: value = integer * 2**-e
-MAX_PRODUCTS = 400_000
+MAX_PRODUCTS = 400_000  # of long integers, one by one in Python: a limit on time
 MAX_BENT_PRODUCTS = 8  # nodes that multiply variables: each may double the digits
-MAX_POWER = 16
+MAX_POWER = 16  # each power multiplies the number of digits
 
 
 def evaluable(graph: Graph) -> bool:

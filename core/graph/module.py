@@ -296,3 +296,16 @@ def _last_use(graph: Graph) -> dict[int, list[int]]:
     for parent, user in last.items():
         drop.setdefault(user, []).append(parent)
     return drop
+
+
+MODULES = 8  # a batch is about few networks, and modules share their weights with the graphs
+_MODULES: dict[str, GraphModule] = {}
+
+
+def double_module(graph: Graph) -> GraphModule:
+    """The graph in double precision; the last ones are kept."""
+    if graph.sha256 not in _MODULES:
+        while len(_MODULES) >= MODULES:
+            _MODULES.pop(next(iter(_MODULES)), None)
+        _MODULES[graph.sha256] = GraphModule(graph, torch.float64)
+    return _MODULES[graph.sha256]

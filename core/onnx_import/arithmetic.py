@@ -16,7 +16,7 @@ from verifolio.onnx_import.lowering import Lowering, as_float
 from verifolio.onnx_import.plumbing import concat_views
 from verifolio.onnx_import.values import Known, Refused, Value, View, joined, known
 
-MAX_EXPONENT = 64
+MAX_EXPONENT = 64  # a power becomes that many products at most
 
 
 def _checked(low: Lowering, call: Call) -> tuple[Value, Value]:

@@ -15,11 +15,11 @@ import numpy as np
 from verifolio.graph.ops import Array
 from verifolio.onnx_import.values import Known, Malformed, Refused
 
-UNIT = 2.0**-53
-SPLIT = 2.0**27 + 1
+UNIT = 2.0**-53  # half the distance from 1 to the next double: the largest relative rounding error
+SPLIT = 2.0**27 + 1  # halves the 53 bits of a double (Veltkamp; Dekker 1971)
 UP = 1 + 2.0**-48  # covers the roundings made while adding up a few nonnegative error terms
 SMALL = 2.0**-960  # below this Dekker's product may underflow
-TINY = 1e-300
+TINY = 1e-300  # above every error that underflow makes, and far below every value that matters
 SINGLE, SMALLEST = 2.0**-24, 2.0**-149  # unit roundoff and least number of single precision
 
 

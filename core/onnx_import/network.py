@@ -179,7 +179,7 @@ def _more_outputs(names: Sequence[str]) -> bytes:
     return bytes(more.SerializeToString())
 
 
-MAX_MODEL = 1 << 30
+MAX_MODEL = 1 << 30  # bytes: ONNX files cannot be larger than two gigabytes, and benchmarks' are far smaller
 
 
 def _whole(path: Path) -> bytes:

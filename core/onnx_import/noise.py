@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
@@ -15,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from verifolio.graph.graph import Graph
-from verifolio.graph.module import GraphModule
+from verifolio.graph.module import double_module
 from verifolio.graph.ops import (
     Affine,
     Array,
@@ -35,22 +36,26 @@ from verifolio.graph.ops import (
 from verifolio.graph.steps import jumps
 from verifolio.run.threads import one_thread
 
-UNIT = 2.0**-22
+UNIT = 2.0**-22  # four of float32's largest relative rounding errors: an operator may round a few times
 # Differences of up to this many roundings are rounding; a wrong import differs by far more.
 ROUNDINGS = 128.0
 # ONNX Runtime approximates these with an absolute error, also where they are close to zero
 _FLOORED = ("sigmoid", "tanh", "erf", "sin", "cos", "softplus")
-_POOL = 1 << 16
+_POOL = 1 << 16  # random factors that are drawn once and used in turn
 WHOLE = 2.0**24  # smaller whole numbers, and their sums, are exact in single precision
+
+
+@cache
+def _pool() -> Tensor:
+    random = np.random.default_rng(0)
+    return torch.from_numpy((0.5 + random.random(_POOL)) * random.choice([-1.0, 1.0], _POOL) * UNIT)
 
 
 class _Noise:
     """Numbers of random sign between 0.5 and 1.5, drawn once and read in a circle."""
 
     def __init__(self) -> None:
-        random = np.random.default_rng(0)
-        pool = (0.5 + random.random(_POOL)) * random.choice([-1.0, 1.0], _POOL)
-        self.pool, self.at = torch.from_numpy(pool * UNIT), 0
+        self.pool, self.at = _pool(), 0
 
     def like(self, value: Tensor) -> Tensor:
         self.at = (self.at + 7919) % (_POOL // 2)
@@ -106,7 +111,7 @@ class Values:
 def evaluate(graph: Graph, points: Array) -> Values:
     """Every node at the points, once exactly (in double precision) and once with random roundings."""
     count, noise = len(points), _Noise()
-    module = GraphModule(graph, torch.float64)
+    module = double_module(graph)
     values: list[Tensor] = [torch.from_numpy(np.tile(points, (2, 1)))]
     with one_thread(), torch.no_grad():
         for node, step in list(zip(graph.nodes, module.layers, strict=True))[1:]:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from verifolio.model.problem import Domain, Problem
 
 Array = NDArray[np.float64]
-MAX_CANDIDATES = 64
+MAX_CANDIDATES = 64  # the latest; every member that attacks evaluates all of them first
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 Array = NDArray[np.float64]
 Asking = Generator[Query, Answer, T]
-NORMS = (1.0, 2.0, math.inf)
+NORMS = (1.0, 2.0, math.inf)  # those whose balls we can encode
 
 
 class Geometry(Protocol):

@@ -13,6 +13,7 @@ from verifolio.reductions.reduction import ALL, Reduction
 
 Array = NDArray[np.float64]
 Refuses = Callable[[Problem], str | None]
+# every reduction once, for the longest chain that there is: ball, input rows, mixed rows, disjunction
 MAX_STEPS = 4
 
 

@@ -18,7 +18,7 @@ from verifolio.model.problem import Domain, Problem
 from verifolio.vnnlib import Rows, make_rows
 
 Array = NDArray[np.float64]
-MANY = 8
+MANY = 8  # disjuncts from which on one margin head is cheaper than as many problems
 
 
 class Reduction(ABC):

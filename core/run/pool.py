@@ -16,7 +16,7 @@ from verifolio.run.template import Template, take
 
 # A slot looks this far down the queue for a job it is warm for, and may overtake the first job this often.
 WINDOW = 32
-OVERTAKING = 16
+OVERTAKING = 16  # so that a job for a cold worker is not put off for ever
 
 _log = logging.getLogger(__name__)
 

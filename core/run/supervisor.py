@@ -37,13 +37,14 @@ from verifolio.run.wire import (
     Start,
 )
 
+# seconds: memory is read so often that a job cannot grow by gigabytes in between, at 0.1 % of a core
 POLL = 0.05
-LOG_BYTES = 64 * 1024
+LOG_BYTES = 64 * 1024  # the tail of what a job prints: what a person reads
 # A complete answer that has not reached the driver after this time never will.
 DELIVERY = 60.0
 # After its channel closed a worker gets this long to die by itself, which tells why.
 LAST_WORDS = 0.2
-NEAR = 0.9
+NEAR = 0.9  # of the memory limit: who is killed from outside beyond it was out of memory
 
 
 @dataclass

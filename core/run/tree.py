@@ -13,8 +13,8 @@ from pathlib import Path
 
 import psutil
 
-PR_SET_PDEATHSIG = 1
-PR_SET_CHILD_SUBREAPER = 36
+PR_SET_PDEATHSIG = 1  # from Linux's prctl.h: the parent's death sends a signal
+PR_SET_CHILD_SUBREAPER = 36  # from Linux's prctl.h: processes whose parents are gone become our children
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _HAS_STATM = Path("/proc/self/statm").exists()
 _LISTS_CHILDREN = Path(f"/proc/self/task/{os.getpid()}/children").exists()

@@ -11,7 +11,7 @@ from verifolio.run.job import End, Limits, Link, SendError
 
 # Fields of the page of doubles that a supervisor shares with its worker.
 NUMBER, SECONDS, STARTED, DEADLINE, FINISHED, CANCEL = range(6)
-PAGE_BYTES = 4096
+PAGE_BYTES = 4096  # one page of memory, shared with the worker
 
 # Cores, function, payload.
 Task = tuple[int, Callable[[Any, Link], Any], object]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor
 from concurrent.futures import wait as wait_futures
@@ -16,7 +15,6 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.errors import SoundnessAlarm, VerifolioError
 from verifolio.model.answer import Answer, Closest, Flag, Verdict, Witness
 from verifolio.model.batch import Batch, Sighting
 from verifolio.model.binding import check_sizes
@@ -35,6 +33,7 @@ from verifolio.run.settings import Settings
 from verifolio.solve.asking import Asking, serves
 from verifolio.solve.batches import Batches, Starts
 from verifolio.solve.closest import find_closest, minimiser
+from verifolio.solve.judgement import still_a_witness
 from verifolio.solve.messages import Note
 from verifolio.solve.walk import CONFIRM_SECONDS, Walk
 from verifolio.solve.working import MANY, names_in, working
@@ -327,19 +326,8 @@ class Oracle:
     def _replayed(self, query: Query, settings: Settings) -> Answer | None:
         """A witness that an earlier soundness revision stored, if it is one still."""
         x = None if self.store is None else self.store.old_witness(query)
-        if x is None:
-            return None
-        began = time.monotonic()
-        try:
-            witness = self.judge(query, x, min(settings.timeout, CONFIRM_SECONDS))
-        except SoundnessAlarm:
-            raise
-        except VerifolioError:  # then it is decided as if there were none
-            return None
-        if witness is None:
-            return None
-        seconds, reason = time.monotonic() - began, "a stored witness, replayed"
-        return Answer(Verdict.SAT, "store", reason, witness, witness.flags, seconds)
+        seconds = min(settings.timeout, CONFIRM_SECONDS)
+        return None if x is None else still_a_witness(self.judge, query, x, seconds)
 
     @property
     def _batches(self) -> Batches:

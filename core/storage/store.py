@@ -25,7 +25,7 @@ from verifolio.storage.invocation import INVOKED
 from verifolio.storage.revision import SOUNDNESS_REVISION
 from verifolio.storage.versions import versions
 
-VERSION = 1
+VERSION = 1  # of the tables; a file of another version is not read
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS queries (
     sha256 TEXT PRIMARY KEY, name TEXT NOT NULL, networks TEXT NOT NULL, specification TEXT NOT NULL,

@@ -12,8 +12,8 @@ import onnx
 from numpy.typing import ArrayLike, NDArray
 from onnx import TensorProto, helper, numpy_helper, shape_inference
 
-OPSET = 20
-IR_VERSION = 9
+OPSET = 20  # a recent one, so that operators have their present forms
+IR_VERSION = 9  # that came with it
 
 
 @dataclass(eq=False)

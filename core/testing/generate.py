@@ -24,8 +24,9 @@ Array = NDArray[np.float64]
 Kind = Literal["dense", "conv", "residual", "maxpool", "smooth"]
 ALL_KINDS: tuple[Kind, ...] = get_args(Kind)
 KINDS = ALL_KINDS[:4]  # piecewise linear: the least margin is found by enumeration
+# of thresholds from the true margin: from what rounding decides to what anybody proves
 DISTANCES = (1e-6, 1e-5, 1e-4, 1e-3, 1e-2, 0.1, 1.0)
-GRID = 32.0
+GRID = 32.0  # multiples of 1/32 have few bits, so that sums of them are exact in float32
 
 
 @dataclass(frozen=True)

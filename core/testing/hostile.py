@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 from verifolio.run import Link
 
-_calls = 0
+_calls = 0  # how often this process ran a job
 _hoard: list[bytearray] = []
 
 

@@ -12,6 +12,29 @@ from typing import Any
 import numpy as np
 
 from verifolio.testing.draft import Draft
+from verifolio.testing.shape_layers import (
+    cast,
+    concat,
+    constant,
+    constant_of_shape,
+    dropout,
+    expand,
+    flatten,
+    gather,
+    mod,
+    pad,
+    range_of,
+    reshape,
+    shape_of,
+    size_of,
+    slice_of,
+    split,
+    squeeze,
+    tile,
+    transpose,
+    upsample,
+    where,
+)
 from verifolio.testing.step_layers import (
     extremal,
     masked,
@@ -201,119 +224,6 @@ def _resize(d: Draft, x: str) -> str:
     return d.add("Resize", d.image(x), "", scales, **attributes)
 
 
-def _concat(d: Draft, x: str) -> str:
-    x = d.flat(x)
-    return d.add("Concat", x, d.dense(x, 5), d.draw(1, 2), axis=1)
-
-
-def _split(d: Draft, x: str) -> str:
-    x = d.flat(x)
-    n = d.size(x)
-    if n < 2:
-        return x
-    first, second = d.split("Split", x, d.integers(n // 2, n - n // 2), outputs=2, axis=1)
-    return d.add("Concat", d.add("Relu", second), first, axis=1)
-
-
-def _slice(d: Draft, x: str) -> str:
-    x = d.flat(x)
-    start = int(d.rng.integers(0, max(1, d.size(x) // 3)))
-    return d.add("Slice", x, d.integers(start), d.integers(d.size(x)), d.integers(1), d.integers(1))
-
-
-def _gather(d: Draft, x: str) -> str:
-    x = d.flat(x)
-    return d.add("Gather", x, d.constant(d.rng.integers(0, d.size(x), d.size(x)), np.int64), axis=1)
-
-
-def _pad(d: Draft, x: str) -> str:
-    x = d.image(x)
-    return d.add("Pad", x, d.integers(0, 0, 1, 0, 0, 0, 0, 1), d.constant(0.25))
-
-
-def _tile(d: Draft, x: str) -> str:
-    x = d.dense(x, min(d.size(x), 10))
-    return d.add("Tile", x, d.integers(1, 2))
-
-
-def _expand(d: Draft, x: str) -> str:
-    x = d.add("Reshape", d.dense(x, 6), d.integers(1, 6, 1))
-    return d.flat(d.add("Expand", x, d.integers(1, 6, 2)))
-
-
-def _where(d: Draft, x: str) -> str:
-    x = d.flat(x)
-    mask = d.constant(d.rng.random((1, d.size(x))) < 0.5, np.bool_)
-    return d.add("Where", mask, x, d.add("Neg", x))
-
-
-def _mod(d: Draft, x: str) -> str:
-    x = d.flat(x)
-    index = d.add("Mod", d.constant(d.rng.integers(0, 99, d.size(x)), np.int64), d.integers(d.size(x)))
-    return d.add("Gather", x, index, axis=1)
-
-
-def _range(d: Draft, x: str) -> str:
-    x = d.flat(x)
-    numbers = [d.constant(v, np.int64) for v in (d.size(x) - 1, -1, -1)]
-    index = d.add("Range", *numbers)
-    d.shapes[index] = (d.size(x),)
-    return d.add("Gather", x, index, axis=1)
-
-
-def _shape(d: Draft, x: str) -> str:
-    shape = d.shapes[x]
-    again = d.add("Reshape", d.flat(x), d.add("Shape", x))
-    d.shapes[again] = shape
-    return again
-
-
-def _size(d: Draft, x: str) -> str:
-    """Divided by the number of its entries."""
-    count = d.add("Cast", d.add("Size", x), to=1)
-    return d.add("Mul", d.add("Div", x, count), d.constant(float(d.size(x))))
-
-
-def _constant(d: Draft, x: str) -> str:
-    return d.add("Add", x, d.add("Constant", value_float=0.375))
-
-
-def _constant_of_shape(d: Draft, x: str) -> str:
-    x = d.flat(x)
-    zeros = d.add("ConstantOfShape", d.integers(*d.shapes[x]))
-    d.shapes[zeros] = d.shapes[x]
-    return d.add("Add", x, zeros)
-
-
-def _transpose(d: Draft, x: str) -> str:
-    return d.add("Transpose", d.image(x), perm=[0, 3, 1, 2])
-
-
-def _squeeze(d: Draft, x: str) -> str:
-    x = d.flat(x)
-    return d.add("Unsqueeze", d.add("Squeeze", x, d.integers(0)), d.integers(0))
-
-
-def _flatten(d: Draft, x: str) -> str:
-    return d.add("Flatten", d.image(x), axis=1)
-
-
-def _reshape(d: Draft, x: str) -> str:
-    return d.add("Reshape", x, d.integers(1, -1))
-
-
-def _cast(d: Draft, x: str) -> str:
-    return d.add("Cast", d.add("Cast", x, to=11), to=1)
-
-
-def _upsample(d: Draft, x: str) -> str:
-    return d.add("Upsample", d.image(x), d.constant([1.0, 1.0, 1.0, 2.0]), mode="nearest")
-
-
-def _dropout(d: Draft, x: str) -> str:
-    return d.add("Dropout", x)
-
-
 def _several(op: str) -> Layer:
     def layer(d: Draft, x: str) -> str:
         x = d.flat(x)
@@ -336,13 +246,13 @@ LAYERS: Mapping[str, Layer] = {
     "ArgMin": extremal("ArgMin"),
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_norm,
-    "Cast": _cast,
+    "Cast": cast,
     "Ceil": rounded("Ceil"),
     "Celu": _plain("Celu", alpha=0.7),
     "Clip": _clip,
-    "Concat": _concat,
-    "Constant": _constant,
-    "ConstantOfShape": _constant_of_shape,
+    "Concat": concat,
+    "Constant": constant,
+    "ConstantOfShape": constant_of_shape,
     "Conv": _conv,
     "ConvInteger": whole_product("ConvInteger"),
     "ConvTranspose": _conv_transpose,
@@ -350,15 +260,15 @@ LAYERS: Mapping[str, Layer] = {
     "DequantizeLinear": quantize,
     "DepthToSpace": _blocks("DepthToSpace", 4, 2),
     "Div": _div,
-    "Dropout": _dropout,
+    "Dropout": dropout,
     "Elu": _plain("Elu", alpha=0.7),
     "Equal": masked("Equal", 2, np.int64),
     "Erf": _plain("Erf"),
     "Exp": _small("Exp"),
-    "Expand": _expand,
-    "Flatten": _flatten,
+    "Expand": expand,
+    "Flatten": flatten,
     "Floor": rounded("Floor"),
-    "Gather": _gather,
+    "Gather": gather,
     "Gelu": _plain("Gelu"),
     "Gemm": _gemm,
     "GlobalAveragePool": _image("GlobalAveragePool"),
@@ -382,18 +292,18 @@ LAYERS: Mapping[str, Layer] = {
     "Mean": _several("Mean"),
     "Min": _extreme("Min"),
     "Mish": _plain("Mish"),
-    "Mod": _mod,
+    "Mod": mod,
     "Mul": _mul,
     "Neg": _plain("Neg"),
     "Not": masked("Not", 1, np.bool_),
     "Or": masked("Or", 2, np.bool_),
     "PRelu": _prelu,
-    "Pad": _pad,
+    "Pad": pad,
     "Pow": _pow,
     "QLinearConv": quantised_product("QLinearConv"),
     "QLinearMatMul": quantised_product("QLinearMatMul"),
     "QuantizeLinear": quantize,
-    "Range": _range,
+    "Range": range_of,
     "Reciprocal": _positive("Reciprocal"),
     "ReduceL1": _reduce("ReduceL1"),
     "ReduceL2": _reduce("ReduceL2", positive=True),
@@ -406,32 +316,32 @@ LAYERS: Mapping[str, Layer] = {
     "ReduceSum": _reduce("ReduceSum"),
     "ReduceSumSquare": _reduce("ReduceSumSquare"),
     "Relu": _plain("Relu"),
-    "Reshape": _reshape,
+    "Reshape": reshape,
     "Resize": _resize,
     "Round": rounded("Round"),
     "ScatterND": scatter,
     "Selu": _plain("Selu"),
-    "Shape": _shape,
+    "Shape": shape_of,
     "Sigmoid": _plain("Sigmoid"),
     "Sign": rounded("Sign"),
     "Sin": _plain("Sin"),
-    "Size": _size,
-    "Slice": _slice,
+    "Size": size_of,
+    "Slice": slice_of,
     "Softmax": _softmax("Softmax"),
     "Softplus": _plain("Softplus"),
     "Softsign": _plain("Softsign"),
     "SpaceToDepth": _blocks("SpaceToDepth", 1, 4),
-    "Split": _split,
+    "Split": split,
     "Sqrt": _positive("Sqrt"),
-    "Squeeze": _squeeze,
+    "Squeeze": squeeze,
     "Sub": _binary("Sub"),
     "Sum": _several("Sum"),
     "Tanh": _plain("Tanh"),
-    "Tile": _tile,
-    "Transpose": _transpose,
-    "Unsqueeze": _squeeze,
-    "Upsample": _upsample,
-    "Where": _where,
+    "Tile": tile,
+    "Transpose": transpose,
+    "Unsqueeze": squeeze,
+    "Upsample": upsample,
+    "Where": where,
     "Xor": masked("Xor", 2, np.bool_),
 }
 OPSETS = {"Upsample": 9}  # removed from later operator sets; all others use the draft's own

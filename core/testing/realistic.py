@@ -21,6 +21,7 @@ from verifolio.onnx_import.network import Network
 
 Make = Callable[[np.random.Generator], Graph]
 FUNCTIONS = ("Sigmoid", "Tanh", "Exp", "Log", "Sqrt", "Sin", "Cos", "Erf", "Softplus", "Reciprocal")
+# large enough for strides, padding and two convolutions, small enough for plain references
 IMAGE = (1, 2, 6, 6)
 
 

@@ -16,8 +16,8 @@ from verifolio.model.problem import Problem, dense_rows
 from verifolio.vnnlib import Rows
 
 Array = NDArray[np.float64]
-FLAT = 1e-9
-SAMPLES = 4000
+FLAT = 1e-9  # a linear program's tolerance
+SAMPLES = 4000  # to find cells quickly; the linear programs find those that samples miss
 
 
 class TooManyRegions(VerifolioError):

@@ -27,8 +27,8 @@ from verifolio.testing.trial import TOLERANCE, Trial, attempt, miss, point_key, 
 from verifolio.vnnlib import make_rows
 
 SQUARE = Domain(np.zeros(2), np.ones(2))
-UNDUE_SECONDS = 1.0
-ODD_SECONDS = 3.0
+UNDUE_SECONDS = 1.0  # for problems that the verifier does not have to decide
+ODD_SECONDS = 3.0  # for problems whose answer does not matter, only that there is one
 
 
 def require(condition: bool, message: str) -> None:

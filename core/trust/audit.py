@@ -12,7 +12,7 @@ import time
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,17 +22,11 @@ from verifolio.model.problem import Domain, Problem, finite
 from verifolio.plugin.verifier import Context
 from verifolio.vnnlib import Rows, make_rows
 
-if TYPE_CHECKING:
-    from verifolio.graph import Graph
-    from verifolio.graph.module import GraphModule
-
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 Trust = Literal["trusted", "untrusted"]
 SHARE = 0.02  # of a proof's time, for the second look at it
-MODULES = 2  # kept between looks
 NO_ROWS = make_rows([({0: 0.0}, 1.0)])  # 0 <= 1, in place of a disjunct without rows
-_MODULES: dict[str, GraphModule] = {}
 STEPS = 16  # at most; most of what a second look can find, the first ones find
 
 
@@ -192,8 +186,10 @@ class _Batch:
     """Problems on one graph, descended together: every step heads for a corner (Frank and Wolfe 1956)."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
+        from verifolio.graph.module import double_module
+
         self.problems = problems
-        self.module = _module(problems[0].graph)
+        self.module = double_module(problems[0].graph)
         self.condition = _Condition.of(problems)
 
     def descend(self, x: Array, ends: float) -> tuple[Array, Array]:
@@ -227,19 +223,6 @@ class _Batch:
         over_inputs, over_outputs = rows[:, : x.shape[1]], rows[:, x.shape[1] :]
         (slope,) = torch.autograd.grad((outputs * torch.from_numpy(over_outputs)).sum(), inputs)
         return miss, slope.numpy() + over_inputs
-
-
-def _module(graph: Graph) -> GraphModule:
-    """The graph in doubles; the last ones are kept, for they share their weights with the graph."""
-    import torch
-
-    from verifolio.graph.module import GraphModule
-
-    if graph.sha256 not in _MODULES:
-        while len(_MODULES) >= MODULES:
-            _MODULES.pop(next(iter(_MODULES)), None)
-        _MODULES[graph.sha256] = GraphModule(graph, torch.float64)
-    return _MODULES[graph.sha256]
 
 
 def inside(domain: Domain, x: Array) -> bool:

@@ -16,8 +16,8 @@ from verifolio.trust.referee import in_ball
 from verifolio.vnnlib import Case
 from verifolio.vnnlib.check import row_margins
 
-MAX_WITNESSES = 256
-MAX_HINTS = 4
+MAX_WITNESSES = 256  # the latest of one condition; each is compared with every query on it
+MAX_HINTS = 4  # the nearest; every member that attacks evaluates them first
 Key = tuple[str, str]
 
 

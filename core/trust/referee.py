@@ -20,6 +20,7 @@ from verifolio.vnnlib import Case, Check, Rows, inward_float32
 
 Array = NDArray[np.float64]
 Float32 = NDArray[np.float32]
+# towards the ball's centre, from one rounding of float32 upwards; most points need none
 _SHRINK = (0.0, 2.0**-22, 2.0**-18, 2.0**-14, 2.0**-10, 2.0**-6)
 _EXACT = (Flag.FLOAT_ONLY, Flag.UNCHECKED_EXACT)
 

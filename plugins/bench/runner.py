@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from verifolio.model.query import Query
     from verifolio.solve.oracle import Oracle
 
-LEAST_SECONDS = 0.01
+LEAST_SECONDS = 0.01  # less than it takes to begin
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from verifolio.files.yaml_file import load_yaml
 from verifolio.trust.audit import Trust
 
 VARIABLE = "VERIFOLIO_TOOLS"
-MAX_BYTES = 100_000
+MAX_BYTES = 100_000  # a description is a page of YAML
 KEYS = (
     *("name", "path", "command", "scripts", "environment", "answer", "verdicts", "refuses", "max_inputs"),
     *("unsat", "audit_seconds", "grace", "about", "prepare"),

@@ -16,7 +16,7 @@ from verifolio.vnnlib import box_case, specification_from_cases, write
 Array = NDArray[np.float64]
 PAIR = re.compile(r"\(\s*X_(\d{1,12})\s+([^\s()]+)\s*\)")
 TENSOR = re.compile(r"^(\S+)\s+(\S+)\s+\[[0-9,\s]*\]$")
-MAX_ANSWER = 50_000_000
+MAX_ANSWER = 50_000_000  # bytes: a counterexample of a million numbers, written out
 
 
 def write_files(problem: Problem, query: Query | None, folder: Path) -> tuple[Path, Path]:

@@ -11,7 +11,7 @@ from verifolio.errors import InputError
 from verifolio.files.bounded import read_bytes
 from verifolio.plugin.data_source import Dataset, DataSource, data_folders
 
-RECORD = 1 + 3 * 32 * 32
+RECORD = 1 + 3 * 32 * 32  # a label and an image, as the data's page has it
 LARGEST = 10**6 * RECORD  # a hundred times the pictures of a file
 FILES = {"train": tuple(f"data_batch_{i}.bin" for i in range(1, 6)), "test": ("test_batch.bin",)}
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from verifolio.plugin.data_source import Dataset, DataSource
 
-TEST_EVERY = 5
+TEST_EVERY = 5  # every fifth image is for testing: the data has no split of its own
 
 
 class Digits(DataSource):

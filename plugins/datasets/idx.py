@@ -15,7 +15,7 @@ from verifolio.files.bounded import read_bytes
 from verifolio.plugin.data_source import Dataset, DataSource, data_folders
 
 PREFIX = {"train": "train", "test": "t10k"}
-UNSIGNED_BYTE = 0x08
+UNSIGNED_BYTE = 0x08  # the code for bytes in MNIST's file format
 LARGEST = 1 << 30  # bytes of a file, decompressed; the largest of MNIST has 47 MB
 
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 Array = NDArray[np.float64]
 Groups = Mapping[str, Sequence[Row]]
-DPI = 110
+DPI = 110  # readable on a screen in files of some ten kilobytes
 DASHES = ("-", "--", ":")  # by split
 BESIDE = 4  # curves whose legend fits into a plot
 

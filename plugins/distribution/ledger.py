@@ -44,7 +44,7 @@ CREATE TABLE IF NOT EXISTS distribution_steps (
 CREATE INDEX IF NOT EXISTS distribution_steps_by_question ON distribution_steps (question, run);
 """
 SHOWN = {"near": "BLOB", "shape": "TEXT", "becomes": "INTEGER", "finished": "REAL"}  # for reports alone
-FOREVER = 1e300
+FOREVER = 1e300  # SQLite has no infinity
 MEASURED = "status IN ('closed', 'open')"
 
 

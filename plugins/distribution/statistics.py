@@ -15,8 +15,8 @@ from scipy import stats
 from .table import Row
 
 Array = NDArray[np.float64]
-ALPHA = 0.05
-SIMULATIONS = 4000
+ALPHA = 0.05  # the usual level of significance
+SIMULATIONS = 4000  # the error of a p-value of 0.05 is below 0.004
 
 
 @dataclass(frozen=True)

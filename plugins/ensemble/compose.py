@@ -16,7 +16,7 @@ from onnx import TensorProto, helper, numpy_helper
 from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network
 
-IR_VERSION = 8
+IR_VERSION = 8  # that every runtime we support reads
 AXES_AS_INPUT = 18  # from this operator set on, ReduceMax takes its axes as an input
 
 

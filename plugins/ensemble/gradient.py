@@ -20,7 +20,6 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
-from torch.nn import functional
 
 from verifolio.attacks import AttackSettings, attack_many, unattackable
 from verifolio.attacks.project import project, steepest
@@ -38,6 +37,7 @@ from verifolio.vnnlib import Rows
 
 from .climb import climb
 from .lattice import members
+from .losses import entropy, entropy_unfooled, gap
 
 Array = NDArray[np.float64]
 Float32 = NDArray[np.float32]
@@ -287,7 +287,7 @@ class Falsifier:
     @torch.no_grad()
     def margins(self, batch: _Batch, x: Tensor) -> Tensor:
         """max over wrong labels of Y_l - Y_y for wanted networks, +inf for others, (T, networks)."""
-        return _columns(batch, self._outputs(batch, [x[rows] for _, rows in batch.rows]), _gap, math.inf)
+        return _columns(batch, self._outputs(batch, [x[rows] for _, rows in batch.rows]), gap, math.inf)
 
     def _outputs(self, batch: _Batch, inputs: Sequence[Tensor]) -> list[Tensor]:
         """What the wanted networks say, each about its own inputs."""
@@ -330,7 +330,7 @@ class Falsifier:
             unfooled = margins.masked_fill(~batch.masks, 0.0).clamp_max(0)
             total = margins.amin(1).sum() + 0.1 * unfooled.sum()
         else:
-            measure = _entropy if method != "ga3" else _entropy_unfooled
+            measure = entropy if method != "ga3" else entropy_unfooled
             total = _columns(batch, outputs, measure, 0.0).sum()
         slope = torch.zeros_like(x)
         for (_, rows), part in zip(batch.rows, torch.autograd.grad(total, inputs), strict=True):
@@ -351,7 +351,7 @@ class Falsifier:
         """The wanted networks' own inputs, which have gradients, their outputs, and all margins."""
         inputs = [x[rows].requires_grad_(True) for _, rows in batch.rows]
         outputs = self._outputs(batch, inputs)
-        return inputs, outputs, _columns(batch, outputs, _gap, math.inf)
+        return inputs, outputs, _columns(batch, outputs, gap, math.inf)
 
 
 def _columns(
@@ -362,20 +362,6 @@ def _columns(
     for (c, rows), y in zip(batch.rows, outputs, strict=True):
         full[c] = full[c].index_put((rows,), measure(y, batch.labels[rows]))
     return torch.stack(full, 1)
-
-
-def _entropy(y: Tensor, labels: Tensor) -> Tensor:
-    return functional.cross_entropy(y, labels, reduction="none")
-
-
-def _entropy_unfooled(y: Tensor, labels: Tensor) -> Tensor:
-    """Nothing to gain from members that are fooled already."""
-    return _entropy(y, labels) * (_gap(y, labels).detach() < 0)
-
-
-def _gap(y: Tensor, labels: Tensor) -> Tensor:
-    own = y.gather(1, labels[:, None])[:, 0]
-    return y.scatter(1, labels[:, None], -math.inf).amax(1) - own
 
 
 def _step_size(step: int, steps: int, method: Method) -> float:

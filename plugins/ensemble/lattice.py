@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from verifolio.errors import InputError
 
-MAX_NETWORKS = 14
+MAX_NETWORKS = 14  # sets are enumerated: 2^14 of them
 Float32 = NDArray[np.float32]
 
 

@@ -41,6 +41,7 @@ Array = NDArray[np.float64]
 Index = NDArray[np.int64]
 PROOF = -1e-6  # wrong labels may lose by this much: what is infeasible then is so beyond tolerances
 SEARCH = 1e-4  # and must win by this much, so that float32 agrees
+# probabilities are at most 1, and so are their products; twice that leaves room for tolerances
 PRODUCT_M = 2.0
 UNPROVED = "HiGHS finds no attack that reaches alpha; this is no proof, use decomposition or smt"
 

@@ -15,7 +15,7 @@ from .attack import AttackRequest, AttackResult
 from .lattice import members
 from .selection import SelectionRequest, SelectionResult
 
-SHOWN = 12
+SHOWN = 12  # points of a picture that fits on a screen
 
 
 def _figure(width: float, height: float) -> tuple[Any, Any]:

@@ -28,7 +28,7 @@ from verifolio.testing.generate import (
 from .examine import AskedVerifiers, Examination, Finding, examine, same, with_truth
 from .shrink import shrink
 
-SHRINK_SECONDS = 60.0
+SHRINK_SECONDS = 60.0  # per finding, which is rare and worth a minute
 SLOW, FAIR_AFTER = 5.0, 10  # times the lower median time of a question, after some problems
 
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from .examine import AskedVerifiers
     from .wrong_claims import AskedMembers
 
-DEFAULT_NETWORKS = 20
+DEFAULT_NETWORKS = 20  # a first look; a campaign says how many
 ATTAINED = "attained"
 
 

@@ -15,9 +15,10 @@ from verifolio.model.problem import Ball, Domain, dense_rows
 from verifolio.vnnlib import Rows, make_rows
 
 Array = NDArray[np.float64]
-STARTS, STEPS = 12, 25
+STARTS, STEPS = 12, 25  # descents per row; the tightest bounds are met within a few steps
+# from the attained point to the centre: the first that lies in the set in exact arithmetic
 PULLS = (1.0, 1 - 2.0**-40, 1 - 2.0**-20, 1 - 2.0**-10, 0.5, 0.0)
-BISECTIONS = 12
+BISECTIONS = 12  # of a segment: to a thousandth of its length
 
 
 def random_set(

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +16,6 @@ from verifolio.plugin.property import Points, Property, Reference
 from verifolio.properties.verdict import Finding, PropertyStatus, decide_many
 
 from .sample import Method, draw, share_interval
-
-if TYPE_CHECKING:
-    from verifolio.graph.module import GraphModule
 
 Array = NDArray[np.float64]
 Progress = Callable[[int, int, str], None]
@@ -149,15 +144,11 @@ def sampled_outputs(networks: Sequence[Network], x: NDArray[np.float32]) -> Arra
     """The outputs of all networks at many points, in double precision as those at the input itself."""
     import torch
 
+    from verifolio.graph.module import double_module
+
+    points = torch.from_numpy(x).double()
     with torch.no_grad():
-        return torch.cat([_module(n)(torch.from_numpy(x).double()) for n in networks], dim=1).numpy()
-
-
-@lru_cache(maxsize=4)  # a worker is asked for the same few networks again and again
-def _module(network: Network) -> GraphModule:
-    import torch
-
-    return network.module(torch.float64)
+        return torch.cat([double_module(n.graph)(points) for n in networks], dim=1).numpy()
 
 
 def summarise(row: Row, sampling: Sampling) -> dict[str, object]:

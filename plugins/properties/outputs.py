@@ -21,8 +21,8 @@ from verifolio.properties.formula.terms import And
 if TYPE_CHECKING:
     from torch import Tensor
 
-LABEL = -1
-ALL = -1
+LABEL = -1  # no index of an output
+ALL = -1  # no index of an output
 
 
 @dataclass(frozen=True)

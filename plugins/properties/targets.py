@@ -28,8 +28,8 @@ from verifolio.vnnlib import make_rows
 if TYPE_CHECKING:
     from torch import Tensor
 
-RUNNER_UP = -1
-MAX_DISJUNCTS = 5000
+RUNNER_UP = -1  # no index of a class
+MAX_DISJUNCTS = 5000  # sets of k classes; a verifier works on each
 
 
 @dataclass(frozen=True)

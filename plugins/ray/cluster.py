@@ -14,7 +14,7 @@ from verifolio.errors import InputError
 
 ADDRESS_VARIABLE = "RAY_ADDRESS"
 HERE = "auto"  # Ray's word for the cluster that this machine belongs to
-KNOCK = 5.0
+KNOCK = 5.0  # seconds for an answer of a port: a machine that is there answers at once
 _START = "start one with `ray start --head`, and further nodes with `ray start --address=HOST:PORT`"
 
 _connecting = threading.Lock()

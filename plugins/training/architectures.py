@@ -12,8 +12,8 @@ from verifolio.encode.torch_export import Residual
 from verifolio.errors import InputError
 
 Shape = tuple[int, ...]
-CLAMP = 100.0
-MAX_WIDTH = 100_000
+CLAMP = 100.0  # far above the outputs of any trained classifier
+MAX_WIDTH = 100_000  # neurons of a layer: a typing error rather than a network
 
 
 def dense(shape: Shape, classes: int, hidden: Sequence[int]) -> nn.Sequential:

@@ -36,13 +36,15 @@ def decimal(value: Fraction, up: bool) -> str:
     return f"{sign}{digits[:-60]}.{digits[-60:]}"
 
 
-def verdict(folder: Path, network: Path, prop: str, tree: str, bits: int) -> int:
+def verdict(
+    folder: Path, network: Path, prop: str, tree: str, bits: int, claims: tuple[str, ...] = ()
+) -> int:
     path, target = folder / "p.vnnlib", folder / "c.gz"
     path.write_text(prop)
     hashes = [hashlib.sha256(p.read_bytes()).hexdigest() for p in (network, path)]
     lines = ["verifolio certificate 2", f"network {hashes[0]}", f"property {hashes[1]}", f"bits {bits}"]
     with gzip.open(target, "wt") as file:
-        file.write("\n".join([*lines, "region 0", "tree 0", tree, "end", ""]))
+        file.write("\n".join([*lines, "region 0", *claims, "tree 0", tree, "end", ""]))
     code, line = run(network, path, target)
     assert "\n" not in line
     return code
@@ -139,3 +141,13 @@ def test_errors_of_an_input_that_a_map_reads_many_times_add_up(tmp_path: Path) -
     attained = -count * float(weights[1, 0])
     text = property_text([-1, 0], [-1, 0], 1, f"(<= Y_0 {0.9 * attained:.20f})")
     assert verdict(tmp_path, net, text, ".", 40) != VALID
+
+
+def test_a_claim_about_a_multiple_of_a_neuron_is_none_about_the_neuron(tmp_path: Path) -> None:
+    """relu(x + 1) is 0.5 at x = -0.5; five times that is above 0.9."""
+    one = np.ones((1, 1), np.float32)
+    net = save(tmp_path / "n.onnx", [(one, np.ones(1, np.float32)), (one, np.zeros(1, np.float32))])
+    text = property_text(["-0.5"], ["1.0"], 1, "(<= Y_0 0.9)")
+    assert verdict(tmp_path, net, text, ".", 40, ("claims 0 >0", "[m5].")) != VALID
+    text = property_text(["-0.5"], ["1.0"], 1, "(<= Y_0 0.4)")
+    assert verdict(tmp_path, net, text, ".", 40, ("claims 0 >0", ".")) == VALID

@@ -41,8 +41,8 @@ from verifolio.properties.formula.terms import (
     term,
 )
 
-MAX_TEXT = 20_000
-MAX_DEPTH = 60
+MAX_TEXT = 20_000  # characters: far beyond what a person writes, and parsed in milliseconds
+MAX_DEPTH = 60  # of brackets, far below Python's limit on recursion
 MAX_DIGITS = 1000  # of a number; Python reads no more than 4300, and no double has as many
 FUNCTIONS = ("abs", "norm", "max", "min", "sum", "any", "all")
 WORDS = ("implies", "or", "and", "not")

@@ -33,8 +33,8 @@ from verifolio.properties.formula.terms import (
 from verifolio.vnnlib import Rows, VnnlibError
 from verifolio.vnnlib.rows import LinearRow, pack_rows, scaled_to_doubles
 
-MAX_DISJUNCTS = 20_000
-MAX_ROWS = 1_000_000
+MAX_DISJUNCTS = 20_000  # a normal form grows exponentially; beyond this no verifier finishes
+MAX_ROWS = 1_000_000  # of all disjuncts together: some hundred megabytes
 ZERO, ONE = Fraction(0), Fraction(1)
 
 

@@ -14,7 +14,7 @@ from verifolio.model.problem import Domain
 from verifolio.testing.reference.sets import shrunk_box
 from verifolio.testing.trial import sample
 
-STEPS, STARTS = 12, 6
+STEPS, STARTS = 12, 6  # of descent: points near the minimum are enough, as the bound must hold at all of them
 
 
 def attained(

@@ -14,7 +14,7 @@ from verifolio.testing.reference.affine import affine_map
 from verifolio.testing.reference.lines import Interval, Lines, default_slopes, enclosing_lines, value_interval
 from verifolio.testing.reference.sets import least_over, shrunk_box
 
-UNIT = 2.0**-53
+UNIT = 2.0**-53  # half the distance from 1 to the next double: the largest relative rounding error
 Slopes = Callable[[Op, list[Interval]], tuple[list[Array], list[Array]]]
 
 

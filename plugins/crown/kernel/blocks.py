@@ -7,6 +7,7 @@ z by the second. Composing affine nodes rounds; the error is carried along and e
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -50,6 +51,7 @@ class Blocks:
         return sum(len(f.bias) for f in self.hidden)
 
 
+@lru_cache(maxsize=4)  # a search asks three times, and queries on one network share its graph
 def make_blocks(graph: Graph) -> Blocks | None:
     """The blocks of a graph, or None where it holds other functions or is too large for dense rows."""
     used = graph.nodes[1 : graph.output + 1]
