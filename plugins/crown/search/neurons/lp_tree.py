@@ -82,7 +82,7 @@ class LpTree:
 
     def _program(
         self, item: Subproblems, phase: NDArray[np.int8]
-    ) -> tuple[sparse.csr_array, Array, list[tuple[float | None, float | None]]]:
+    ) -> tuple[Any, Array, list[tuple[float | None, float | None]]]:
         """Rows over (x, h, t), whose least t is positive if no x satisfies all rows and phases.
 
         In order: z - h <= 0, h - line <= 0, -phase z <= t of every neuron, the goal's rows <= t.

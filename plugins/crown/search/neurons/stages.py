@@ -139,17 +139,16 @@ class StagedSearch:
             if net is None:
                 self.record = ProofRecord(options.memory) if options.trace else None
                 return self._bounds_alone()
-            if options.trace and len(net.cuts) == 1 and self.root.stacked is not None:
-                context = replace(self.context, budget=budget.share(whole / 2))
-                tree = LpTree(self.root, net, self.root.stacked, context, options.memory)
-                outcome, self.record = tree.run(), tree.record
-                if outcome.verdict.decided:
-                    return outcome
-            last = not stages or options.split == "none" or len(net.cuts) < 2
-            part = budget if last else budget.share(min(stages[0].search * whole, LONG))
+            programs = bool(options.trace) and len(net.cuts) == 1 and options.split != "none"
+            last = not programs and (not stages or options.split == "none" or len(net.cuts) < 2)
+            part = budget if last else budget.share(min((stages or STAGES)[0].search * whole, LONG))
             search = NeuronSearch(self.root, net, self.points, replace(self.context, budget=part), options)
             outcome, self.record = search.run(), search.record
             if outcome.verdict.decided or last or budget.expired():
+                return outcome
+            if programs and self.root.stacked is not None:
+                tree = LpTree(self.root, net, self.root.stacked, self.context, options.memory)
+                outcome, self.record = tree.run(), tree.record
                 return outcome
             stage, *stages = stages
             part = budget.share(min(stage.refine * whole, LONG))
