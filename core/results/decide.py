@@ -75,7 +75,10 @@ class Inputs:
 
     def references(self) -> dict[int, Reference]:
         """By position in the data set."""
-        return {i: self.around.reference(self.data.image(i), self.label(i)) for i in self.indices}
+        return {
+            i: self.around.reference(self.data.image(i), self.label(i), self.data.origin(i))
+            for i in self.indices
+        }
 
     def verdicts(self, oracle: OracleLike) -> Iterator[InputVerdict]:
         """As they are known; misclassified inputs first."""
