@@ -68,7 +68,7 @@ class LpTree:
         matrix, limits, bounds = self._program(item, phase)
         cost = np.zeros(matrix.shape[1])
         cost[-1] = 1.0
-        found = linprog(cost, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs")
+        found: Any = linprog(cost, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs")
         if found.status != 0:
             return None, np.zeros(0), None
         if found.fun > GAP:
