@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -16,6 +16,7 @@ from verifolio.plugin.data_source import NO_LABEL, Dataset
 from verifolio.plugin.estimator import OracleLike
 from verifolio.plugin.property import Property, Reference
 from verifolio.properties.around import Around
+from verifolio.properties.kept import keep_misclassified
 from verifolio.properties.verdict import Finding, PropertyStatus, decide_many
 from verifolio.properties.whole import Whole
 from verifolio.results.counterexample import Array, Counterexample
@@ -75,7 +76,8 @@ class Inputs:
 
     def references(self) -> dict[int, Reference]:
         """By position in the data set."""
-        return {i: self.around.reference(self.data.image(i), self.label(i)) for i in self.indices}
+        found = {i: self.around.reference(self.data.image(i), self.label(i)) for i in self.indices}
+        return {i: replace(reference, origin=self.data.origin(i)) for i, reference in found.items()}
 
     def verdicts(self, oracle: OracleLike) -> Iterator[InputVerdict]:
         """As they are known; misclassified inputs first."""
@@ -83,6 +85,7 @@ class Inputs:
         waiting: dict[int, Reference] = {}
         for index, reference in self.references().items():
             if self._wrong_already(prop, reference, index):
+                keep_misclassified(oracle, prop, [self.network], reference)
                 yield self._blank(index, "misclassified")
             else:
                 waiting[index] = reference
