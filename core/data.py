@@ -27,6 +27,8 @@ def load_data(spec: str, plugins: Plugins | None = None) -> Dataset:
     registry = (current_plugins() if plugins is None else plugins).datasets
     if Path(spec).is_file():
         return _read_file(Path(spec), "", list(registry))
+    if Path(spec).is_dir() and spec not in registry:
+        return _read_folder(Path(spec), list(registry))
     name, _, split = spec.partition(":")
     if name in registry:
         why = registry.unavailable(name)
@@ -128,6 +130,13 @@ def _read_file(path: Path, split: str, sources: list[type[DataSource]]) -> Datas
             return cls().read(path, split)
     endings = ", ".join(sorted(e for cls in sources for e in cls.suffixes))
     raise InputError(str(path), f"a file ending in {endings}", f"{path.name!r}", "convert the data")
+
+
+def _read_folder(path: Path, sources: list[type[DataSource]]) -> Dataset:
+    for cls in sources:
+        if cls.reads_folders:
+            return cls().read(path, "")
+    raise InputError(str(path), "a file", "a folder", "no installed data source reads folders")
 
 
 def _known_split(source: DataSource, split: str) -> str:

@@ -215,7 +215,7 @@ def commands_of(name: str, place: Path) -> list[list[str]]:
     ]
 
 
-@pytest.mark.parametrize("name", ["able", "bare"])
+@pytest.mark.parametrize("name", ["able", pytest.param("bare", marks=pytest.mark.slow)])
 def test_nobody_else_works(place: Path, name: str) -> None:
     codes, calls, _ = run_all(place, commands_of(name, place))
     assert set(codes) <= {0, 3}, codes

@@ -89,7 +89,9 @@ class Running(Place, Seed, Cores, Timeout, Choice):
     """What runs: everything that the answer to one query depends on."""
 
     panel: ClassVar[str] = RUNS
-    memory: float = described(0.0, "Gigabytes per verifier, 0 for no limit.", metavar="GB", min=0.0)
+    memory: float = described(
+        0.0, "Gigabytes per verifier; 0: half of the machine's memory.", metavar="GB", min=0.0
+    )
     device: str = described("cpu", "Where tensors live: cpu or cuda.")
     store: str = described("", "Look answers up in this SQLite file first, and keep them.", metavar="FILE")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from verifolio.cli.bundles import Choice, Running
 from verifolio.cli.codes import DONE, UNDECIDED, UNEXPECTED
 from verifolio.plugin.hookspecs import hookimpl
+from verifolio.run.memory import default_memory
 from verifolio.storage.invocation import INVOKED
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def open_oracle(
             place,
             kept,
             timeout=running.timeout or math.inf,
-            memory=int(running.memory * 2**30) or None,
+            memory=int(running.memory * 2**30) or default_memory(),
             cores=running.cores or 1,
             total=running.cores or (0 if isinstance(chosen, Portfolio) else share),
             seed=running.seed,

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn
 
 import typer
 
-from verifolio.cli.bundles import WRITTEN, Expect, Json, Running
+from verifolio.cli.bundles import WRITTEN, Expect, Json, RunningMany
 from verifolio.cli.codes import ALARM, UNDECIDED
 from verifolio.cli.common import certificate_notes, exit_code, open_oracle
 from verifolio.cli.expand import add_command
 from verifolio.cli.output import going_on
+from verifolio.cli.verify_inputs import AroundInputs, verify_inputs
 from verifolio.plugin.options import described
 
 if TYPE_CHECKING:
@@ -29,7 +30,10 @@ if TYPE_CHECKING:
 
 SHOWN_WARNINGS = 3  # about one property: files repeat the same slip on every line
 Files = Annotated[
-    list[str], typer.Argument(metavar="NETWORK... PROPERTY", help="ONNX files, then a VNN-LIB file.")
+    list[str],
+    typer.Argument(
+        metavar="NETWORK... [PROPERTY]", help="ONNX files, then a VNN-LIB file unless --data is given."
+    ),
 ]
 
 
@@ -43,6 +47,7 @@ class Written(Json):
         "", "Write what proves unsat here, for `verifolio check`; one verifier searches then.", metavar="FILE"
     )
     certified: bool = described(False, "Count unsat only when the checker accepts its certificate.")
+    pictures: str = described("", "Draw every counterexample into this folder.", metavar="FOLDER")
     verbose: bool = described(False, "Show on standard error what verifiers report.")
 
 
@@ -51,19 +56,26 @@ def add_commands(app: typer.Typer) -> None:
     add_command(app, "verify", verify)
 
 
-def verify(files: Files, running: Running, expect: Expect, written: Written) -> None:
+def verify(
+    files: Files, around: AroundInputs, running: RunningMany, expect: Expect, written: Written
+) -> None:
     """Decide whether a network has a counterexample to a property.
 
-    The first line is the verdict: sat (a counterexample, replayed), unsat (proved that there is none), or
-    why it is undecided. Without --expect both sat and unsat exit with 0. The timeout counts from the start of the
-    process, reading files and starting workers included, and is overrun by at most half a second.
+    The property is a VNN-LIB file; or, with --data and --epsilon, that nothing within a radius of some inputs
+    changes their class: then there is a line for each input and a summary, and the timeout is for each input.
+    With a file, the first line is the verdict: sat (a counterexample, replayed), unsat (proved that there is none),
+    or why it is undecided, and the timeout counts from the start of the process, reading files and starting workers
+    included; it is overrun by at most half a second. Without --expect both sat and unsat exit with 0.
     Several networks are given in the order of the property's declarations; one declared `equal-to` another need
     not be given again.
 
     Example:
+        verifolio verify examples/networks/digits_dense.onnx --data digits --indices 0:3 --epsilon 0.02
         verifolio verify examples/networks/digits_dense.onnx \\
             examples/networks/properties/digits_dense_45_0.2.vnnlib --timeout 20 --json
     """
+    if around.data:
+        verify_inputs(files, around, running, expect.expect, written.pictures, written.json)
     from verifolio.cli.clock import elapsed, guard, left
 
     def give_up() -> None:
@@ -120,7 +132,7 @@ def late(seconds: float) -> Answer:
     return Answer(Verdict.TIMEOUT, reason=reason, seconds=seconds)
 
 
-def tracing(files: list[str], running: Running, folder: str) -> Running:
+def tracing(files: list[str], running: RunningMany, folder: str) -> RunningMany:
     """With a verifier and an option that leave a trace; refuses at once where no certificate can be written."""
     from verifolio.certificates.writer import obstacle
     from verifolio.errors import InputError
@@ -223,17 +235,23 @@ def show(query: Query, answer: Answer, as_json: bool, notes: Sequence[str] = ())
 
         say_json(describe(query, answer, versions()) | {"notes": list(notes)})
         return
-    for line in lines(answer):
+    for line in lines(answer, query):
         say(line)
 
 
-def lines(answer: Answer) -> list[str]:
+def lines(answer: Answer, query: Query | None = None) -> list[str]:
     """The answer for people, verdict first."""
     shown = [str(answer.verdict.value), f"by {answer.verifier or 'nobody'} in {answer.seconds:.3f} s"]
     shown += [f"reason: {answer.reason}"] if answer.reason else []
+    if answer.verdict.value == "timeout":
+        shown.append("advice: give it more time with --timeout, or ask about a smaller set of inputs")
     shown += [f"flags: {', '.join(sorted(answer.flags))}"] if answer.flags else []
     if answer.witness is not None:
         shown.append(f"margins: {', '.join(f'{m:.6g}' for m in answer.witness.margins)}")
+        if query is not None:
+            from verifolio.results.witness import witness_lines
+
+            shown += witness_lines(query, answer.witness)
     shown += [f"certificate: {answer.stats['certificate']}"] if "certificate" in answer.stats else []
     for attempt in answer.attempts if len(answer.attempts) > 1 else ():
         why = f" ({attempt.reason})" if attempt.reason else ""

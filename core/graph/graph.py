@@ -81,12 +81,12 @@ class Graph:
         return Graph, (self.nodes, self.output)
 
 
-def _parts(op: Op) -> Iterator[bytes]:
+def _parts(op: Op) -> Iterator[bytes | memoryview]:
     for field in fields(op):
         value = getattr(op, field.name)
         if isinstance(value, np.ndarray):
             yield f"{field.name}{value.shape}{value.dtype}".encode()
-            yield np.ascontiguousarray(value).tobytes()
+            yield np.ascontiguousarray(value).data.cast("B") if value.size else b""
         elif isinstance(value, sparse.csr_array):
             yield f"{field.name}{value.shape}".encode()
             yield value.indptr.tobytes() + value.indices.tobytes() + value.data.tobytes()

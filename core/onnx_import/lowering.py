@@ -29,12 +29,22 @@ from verifolio.graph.ops import (
 )
 from verifolio.onnx_import import exact
 from verifolio.onnx_import.values import Known, Malformed, Shape, Value, View, known
+from verifolio.run.memory import allowed_memory
 
 FOLDINGS = 12  # roundings of a folded weight that `verifolio.graph.settle` allows for
-# numbers of one tensor: 128 MB as doubles
-MAX_TENSOR = 2**24
-MAX_TOTAL = 2**27  # of all of them: a gigabyte
+# Bytes of memory that a number of a tensor costs on its way: its place in a view, its value at a few points in double
+# precision, then in single precision an interval, two lines and rounding. Measured on a look-alike of VGG16.
+BYTES_PER_NUMBER = 64
+LARGEST = 4  # a single tensor may have this part of all numbers
 _WEIGHTS = ("value", "weight", "bias", "error", "weight_error", "bias_error")
+
+
+MORE = "more than the memory allows (--memory)"
+
+
+def most_numbers() -> int:
+    """How many numbers all tensors of a network may have together, by the memory that its import may use."""
+    return allowed_memory() // BYTES_PER_NUMBER
 
 
 class Lowering:
@@ -42,7 +52,7 @@ class Lowering:
 
     def __init__(self, input_size: int) -> None:
         self.builder = GraphBuilder(input_size)
-        self.spent = 0
+        self.most, self.spent = most_numbers(), 0
         self._selected: dict[tuple[int, bytes], int] = {}
         self._applied: dict[tuple[Any, ...], int] = {}
         self.cancelled = False  # some weight was folded from numbers that cancel in single precision
@@ -50,14 +60,14 @@ class Lowering:
     def charge(self, shape: Shape | int) -> None:
         """Count a tensor about to be made; refuse bombs before they are allocated."""
         self.spent += self.check(shape)
-        if self.spent > MAX_TOTAL:
-            raise Malformed(f"a network of at most {MAX_TOTAL} numbers in all tensors together", "more")
+        if self.spent > self.most:
+            raise Malformed(f"a network of at most {self.most} numbers in all tensors together", MORE)
 
     def check(self, shape: Shape | int) -> int:
         """The size of a tensor, refused when it alone is too large."""
         size = shape if isinstance(shape, int) else math.prod(shape)
-        if size > MAX_TENSOR:
-            raise Malformed(f"tensors of at most {MAX_TENSOR} numbers", f"{size}")
+        if size > self.most // LARGEST:
+            raise Malformed(f"tensors of at most {self.most // LARGEST} numbers", f"{size}, {MORE}")
         return size
 
     def size(self, node: int) -> int:

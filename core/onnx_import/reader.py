@@ -14,9 +14,10 @@ from onnx import numpy_helper
 from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network, TensorSignature
 from verifolio.onnx_import.values import Known, Malformed, Shape
+from verifolio.run.memory import allowed_memory
 
+BYTES_PER_INPUT = 256  # a property, points and their copies are as long; see also `BYTES_PER_NUMBER`
 EXPORT_AGAIN = "export the network again, or inspect it with onnx.checker.check_model"
-MAX_INPUT = 2**24  # numbers, as in any other tensor (`lowering.py`)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,10 +100,10 @@ def _signature(where: str, info: Any) -> TensorSignature:
         raise InputError(where, f"a shape for input {info.name!r}", "none", "export with fixed shapes")
     # a symbolic dimension (a name, nothing, or a number below 1) counts as 1
     shape = tuple(max(1, int(d.dim_value)) for d in kind.shape.dim)
-    if math.prod(shape) > MAX_INPUT:
-        raise InputError(
-            where, f"input {info.name!r} of at most {MAX_INPUT} numbers", f"{shape}", EXPORT_AGAIN
-        )
+    most = allowed_memory() // BYTES_PER_INPUT
+    if math.prod(shape) > most:
+        expected = f"input {info.name!r} of at most {most} numbers"
+        raise InputError(where, expected, f"{shape}", "raise --memory if it is meant to be so large")
     return TensorSignature(info.name, shape)
 
 

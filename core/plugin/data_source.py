@@ -95,6 +95,7 @@ class DataSource(ABC):
     splits: ClassVar[tuple[str, ...]] = ("train", "test")
     default_split: ClassVar[str] = "test"
     suffixes: ClassVar[tuple[str, ...]] = ()
+    reads_folders: ClassVar[bool] = False  # whether `read` takes a folder too
 
     @classmethod
     def available(cls) -> str | None:
@@ -106,7 +107,7 @@ class DataSource(ABC):
         """The inputs of one split."""
 
     def read(self, path: Path, split: str) -> Dataset:
-        """The inputs in a file whose name ends in one of `suffixes`."""
+        """The inputs in a file whose name ends in one of `suffixes`, or in a folder."""
         raise TypeError(f"data source {self.name} reads no files")
 
 

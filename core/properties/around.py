@@ -53,11 +53,12 @@ class Around:
                 "norm", "linf where features have radii of their own", repr(self.norm), "leave it out"
             )
 
-    def reference(self, x: Array, label: int) -> Reference:
+    def reference(self, x: Array, label: int, origin: Mapping[str, str] | None = None) -> Reference:
         """The reference of one input."""
         flat = np.asarray(x, np.float64).ravel()
         geometry = None if self.reach is None else Scaled(flat, self.reach)
-        return Reference(flat, label, self.epsilon, self.norm, self.low, self.high, geometry=geometry)
+        place = (flat, label, self.epsilon, self.norm, self.low, self.high)
+        return Reference(*place, geometry=geometry, origin=origin or {})
 
     def distance(self, x: Array, other: NDArray[np.floating]) -> float:
         """How far two inputs are apart, in the units of the radius."""

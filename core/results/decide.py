@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
@@ -76,8 +76,10 @@ class Inputs:
 
     def references(self) -> dict[int, Reference]:
         """By position in the data set."""
-        found = {i: self.around.reference(self.data.image(i), self.label(i)) for i in self.indices}
-        return {i: replace(reference, origin=self.data.origin(i)) for i, reference in found.items()}
+        return {
+            i: self.around.reference(self.data.image(i), self.label(i), self.data.origin(i))
+            for i in self.indices
+        }
 
     def verdicts(self, oracle: OracleLike) -> Iterator[InputVerdict]:
         """As they are known; misclassified inputs first."""

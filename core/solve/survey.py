@@ -13,6 +13,7 @@ from verifolio.portfolio.features import beyond
 from verifolio.portfolio.tree import Member
 from verifolio.reductions import reduce_for
 from verifolio.run import Link
+from verifolio.run.memory import allow
 from verifolio.solve.warm import warm_query
 
 
@@ -22,6 +23,7 @@ class SurveyTask:
 
     query: Query
     members: tuple[Member, ...]
+    memory: int | None = None
 
 
 @dataclass(frozen=True)
@@ -41,6 +43,7 @@ def run_survey(task: SurveyTask, link: Link) -> list[Opinion] | VerifolioError:
 
 def survey(task: SurveyTask) -> list[Opinion] | VerifolioError:
     """For each member why it refuses, that it is missing, or None."""
+    allow(task.memory)
     try:
         problems = warm_query(task.query).problems
         return [_ask(member, problems) for member in task.members]

@@ -16,6 +16,7 @@ from verifolio.plugin.verifier import Context, Verifier
 from verifolio.reductions import Reduced, reduce_for
 from verifolio.run import Link
 from verifolio.run.budget import Budget
+from verifolio.run.memory import allow
 from verifolio.solve.messages import Found, Note
 from verifolio.solve.report import Report, merge_stats
 from verifolio.solve.sharing import SharedEvidence
@@ -32,6 +33,7 @@ class Trial:
     """One verifier on one query."""
 
     def __init__(self, task: AttemptTask, link: Link) -> None:
+        allow(task.memory)
         self.task, self.link = task, link
         self.query = warm_query(task.query)
         self.evidence = SharedEvidence(task.evidence, link)

@@ -191,7 +191,7 @@ class Walk:
         members = self.portfolio.members
         if len(members) < 2 or self._token.cancelled:
             return
-        task = SurveyTask(self._light, members)
+        task = SurveyTask(self._light, members, self.settings.memory)
         result = self._await(self._limited(run_survey, task, max(0.0, self._left)), self._token)
         if result is not None and isinstance(result.value, VerifolioError):
             raise result.value

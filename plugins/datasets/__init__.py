@@ -17,6 +17,7 @@ def register_datasets(registry: Registry[DataSource]) -> None:
     from .digits import Digits
     from .files import Csv, Npy, Npz
     from .idx import FashionMnist, Mnist
+    from .pictures import Pictures
 
-    for source in (Digits, Mnist, FashionMnist, Cifar10, Npz, Npy, Csv):
+    for source in (Digits, Mnist, FashionMnist, Cifar10, Npz, Npy, Csv, Pictures):
         registry.add(source)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import zlib
 from array import array
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from itertools import chain, count
 from pathlib import Path
 from typing import IO, Any, ClassVar
@@ -18,7 +19,7 @@ from verifolio.files.bounded import open_file, rows_of, unreadable
 from verifolio.plugin.data_source import NO_LABEL, Dataset, DataSource
 
 IMAGE_KEYS = ("images", "x", "X", "data", "inputs")
-LABEL_KEYS = ("labels", "y", "targets", "label")
+LABEL_KEYS = ("labels", "y", "targets", "label", "target", "class")
 MAX_TEXT = 1 << 28  # bytes of a CSV file, decompressed; MNIST's training set has 110 MB
 MAX_LINE = 1 << 22  # bytes of one line; an ImageNet picture has 0.6 MB
 
@@ -67,7 +68,10 @@ class Npy(FileSource):
 
 
 class Csv(FileSource):
-    """One input per line. A header may name the column `label`; without a header the label comes first."""
+    """One input per line. A header names the features and the column `label` (or FILE.csv:COLUMN says which it is).
+
+    Labels may be names. Without a header the label comes first.
+    """
 
     name: ClassVar[str] = "csv"
     suffixes: ClassVar[tuple[str, ...]] = (".csv", ".csv.gz")
@@ -75,13 +79,17 @@ class Csv(FileSource):
     def read(self, path: Path, split: str) -> Dataset:
         try:
             with open_file(path) as stream:
-                header, table = _read_csv(path, rows_of(_lines(path, stream), path, MAX_LINE))
+                header, column, table, texts = _read_csv(
+                    path, rows_of(_lines(path, stream), path, MAX_LINE), split
+                )
         except (OSError, EOFError, zlib.error) as error:
             raise unreadable(path, "a CSV file", error) from None
-        column = 0 if header is None else next((i for i, c in enumerate(header) if c in LABEL_KEYS), None)
+        features = tuple(c for k, c in enumerate(header or ()) if k != column)
         if column is None:
-            return make_dataset(path, split, table, None)
-        return make_dataset(path, split, np.delete(table, column, axis=1), table[:, column])
+            return replace(make_dataset(path, "", table, None), features=features)
+        labels, names = _named_labels(texts)
+        made = make_dataset(path, "", np.delete(table, column, axis=1), labels)
+        return replace(made, features=features, class_names=names, classes=len(names) or made.classes)
 
 
 def _lines(path: Path, stream: IO[bytes]) -> Iterator[str]:
@@ -102,17 +110,44 @@ def _lines(path: Path, stream: IO[bytes]) -> Iterator[str]:
             raise InputError(f"{path}:{number}", "UTF-8 text", got, "save the file as UTF-8") from None
 
 
+def _named_labels(texts: list[str]) -> tuple[NDArray[Any], tuple[str, ...]]:
+    """Class numbers; where the labels are names, their places in the sorted list of names."""
+    if all(map(_is_number, texts)):
+        return np.array(texts, np.float64), ()
+    names = tuple(sorted(set(texts)))
+    position = {name: k for k, name in enumerate(names)}
+    return np.array([position[t] for t in texts], np.int64), names
+
+
+def _label_column(path: Path, header: list[str] | None, wanted: str) -> int | None:
+    """Where the labels are: the column that the user names, one that is called so, or the first without a header."""
+    if header is None:
+        return 0
+    if wanted:
+        if wanted not in header:
+            raise InputError(
+                str(path), f"a column among {', '.join(header)}", repr(wanted), "FILE.csv:COLUMN"
+            )
+        return header.index(wanted)
+    return next((k for k, name in enumerate(header) if name.lower() in LABEL_KEYS), None)
+
+
 def _read_csv(
-    path: Path, rows: Iterator[tuple[int, list[str]]]
-) -> tuple[list[str] | None, NDArray[np.float64]]:
-    """The names of the columns, if the first line has any, and the numbers."""
+    path: Path, rows: Iterator[tuple[int, list[str]]], wanted: str
+) -> tuple[list[str] | None, int | None, NDArray[np.float64], list[str]]:
+    """The names of the columns, if the first line has any, the one of the labels, the numbers, and the labels."""
     first = next(rows, None)
     if first is None:
         raise InputError(str(path), "at least one line of values", "an empty file", "check the path")
     width = len(first[1])
     named = not all(_is_number(cell) for cell in first[1])
-    values = array("d")  # grows without keeping the texts of the cells
+    header = [c.strip() for c in first[1]] if named else None
+    column = _label_column(path, header, wanted)
+    values, texts = array("d"), list[str]()  # grows without keeping the texts of the cells
     for line, row in rows if named else chain((first,), rows):
+        if column is not None and column < len(row):
+            texts.append(row[column].strip())
+            row[column] = "0"
         try:
             values.extend(map(float, row))
         except ValueError:
@@ -120,7 +155,7 @@ def _read_csv(
         if len(row) != width:
             raise InputError(f"{path}:{line}", f"{width} values", str(len(row)), "every line needs as many")
     table = np.frombuffer(values, np.float64) if values else np.zeros(0)
-    return [c.strip().lower() for c in first[1]] if named else None, table.reshape(-1, width)
+    return header, column, table.reshape(-1, width), texts
 
 
 def _bad_cell(path: Path, line: int, row: list[str]) -> InputError:

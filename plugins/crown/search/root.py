@@ -96,13 +96,19 @@ def make_goal(space: Space, problem: Problem) -> Goal:
     parts = []
     for rows in problem.disjuncts:
         fill = np.r_[np.arange(rows.count), np.zeros(height - rows.count, int)]
-        parts.append([part[fill] for part in dense_rows(rows, n, m)])
-    on_inputs, on_outputs, rhs = (np.stack([p[i] for p in parts]) for i in range(3))
+        dense = dense_rows(rows, n, m)
+        parts.append(
+            [dense[0][fill] if problem.mixes_inputs else dense[0][:0], *(d[fill] for d in dense[1:])]
+        )
+    on_outputs, rhs = (np.stack([p[i] for p in parts]) for i in (1, 2))
+    if not problem.mixes_inputs:  # rows over the inputs are long where there are many
+        return Goal(space.tensor(on_outputs), None, space.up(rhs))
+    on_inputs = np.stack([p[0] for p in parts])
     inputs = space.tensor(on_inputs)
     # rows over the inputs may cancel against what the network does; then nothing else charges their rounding
     low, high = shrunk_box(problem.domain)
     lost = np.abs(on_inputs - inputs.double().cpu().numpy()) @ np.maximum(np.abs(low), np.abs(high))
-    return Goal(space.tensor(on_outputs), inputs if on_inputs.any() else None, space.up(rhs + 1.01 * lost))
+    return Goal(space.tensor(on_outputs), inputs, space.up(rhs + 1.01 * lost))
 
 
 class RootBounds:

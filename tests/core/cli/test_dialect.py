@@ -27,6 +27,10 @@ EXCEPTIONS = {
         "an input's --budget limits `critical` and `distribution`; fuzz asks tiny problems",
     ),
     "--epsilon": ({"default"}, "`distribution` and `critical` search for the radius, so none need be given"),
+    "--pictures": (
+        {"default", "kind", "help"},
+        "`bench` draws into the folder of its run unless told; `verify` needs a folder's name",
+    ),
     "--method": ({"default", "kind"}, "`ensemble attack` and `ensemble select` have different methods"),
 }
 

@@ -6,7 +6,7 @@ import gzip
 import os
 import resource
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +16,13 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 from verifolio.errors import InputError, UnsupportedNetwork
+from verifolio.model.query import Query
 from verifolio.onnx_import.check import import_graph
+from verifolio.onnx_import.lower import lower_network
 from verifolio.onnx_import.network import Network
 from verifolio.onnx_import.session import open_session
+from verifolio.run.memory import allow
+from verifolio.solve.survey import SurveyTask, survey
 
 GIGABYTE = 1 << 20  # in the kilobytes of ru_maxrss
 
@@ -164,6 +168,40 @@ BOMBS: dict[str, Callable[[Path], Network]] = {
 }
 
 
+@pytest.fixture
+def four_gigabytes() -> Iterator[None]:
+    """The limits of an import are those of the memory that it may use."""
+    allow(4 * GIGABYTE * 1024)
+    yield
+    allow(None)
+
+
+def test_the_limits_are_those_of_the_memory(tmp_path: Path) -> None:
+    """2^21 numbers, and the same again for the ReLU's output: 64 bytes each, no tensor more than a quarter."""
+    network = save(tmp_path / "net.onnx", [node("Relu", "x")], shape=(2**21,))
+    try:
+        allow(2**21 * 4 * 64 - 64)
+        assert "--memory" in refused(network)
+        lower_network.cache_clear()
+        allow(2**21 * 4 * 64)
+        assert import_graph(network).input_size == 2**21
+    finally:
+        allow(None)
+
+
+def test_a_query_says_that_its_network_is_beyond_the_memory(tmp_path: Path) -> None:
+    network = save(tmp_path / "net.onnx", [node("Tile", "x", "s")], {"s": ints(1, 2**20)})
+    text = "".join(f"(declare-const X_{i} Real)(assert (<= 0 X_{i} 1))" for i in range(4))
+    (tmp_path / "p.vnnlib").write_text(text + "(declare-const Y_0 Real)(assert (<= Y_0 0))")
+    query = Query.from_files([network.path], tmp_path / "p.vnnlib")
+    try:
+        said = survey(SurveyTask(query, (), 2**28))
+    finally:
+        allow(None)
+    assert isinstance(said, InputError) and "--memory" in str(said)
+
+
+@pytest.mark.usefixtures("four_gigabytes")
 @pytest.mark.parametrize("name", BOMBS)
 def test_bombs_are_refused_before_they_explode(name: str, tmp_path: Path) -> None:
     network = BOMBS[name](tmp_path / "net.onnx")

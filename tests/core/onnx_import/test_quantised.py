@@ -18,6 +18,7 @@ from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.smooth import Smooth
 from verifolio.plugins.crown.verifier import Crown
 from verifolio.run.budget import Budget
+from verifolio.testing.recipe import Recipe, RecipeStep
 from verifolio.vnnlib import make_rows
 
 quantization = pytest.importorskip("onnxruntime.quantization")
@@ -154,3 +155,21 @@ def test_halves_go_to_even_and_ends_saturate(tmp_path: Path) -> None:
     with torch.no_grad():
         value = net.module(torch.float64)(torch.from_numpy(points.astype(np.float64)))[0]
     assert value.tolist() == net.replay(points).tolist()
+
+
+def test_a_network_whose_weights_onnx_runtime_quantises_by_itself_is_imported(tmp_path: Path) -> None:
+    """Its optimiser turns float weights beside quantised values into 8 bits: another function than the file's."""
+    steps = (
+        RecipeStep("dense", 1582675581, 13),
+        RecipeStep("Relu", 1439731653),
+        RecipeStep("QLinearMatMul", 1774164609),
+        RecipeStep("dense", 2037418222, 13),
+        RecipeStep("Relu", 1419984700),
+        RecipeStep("MatMulInteger", 2128483121),
+    )
+    network = Recipe(10, 4, steps, 1.0, 494111632).write(tmp_path / "network.onnx")
+    x = np.random.default_rng(0).random(10)
+    assert network.graph.steps
+    plain = network.replay(x, optimised=False)
+    value, radius = enclose(network.graph, x.astype(np.float32).astype(np.float64))
+    assert (np.abs(value - plain) <= radius + 1e-4).all()

@@ -239,3 +239,41 @@ def test_a_header_that_claims_too_much(tmp_path: Path) -> None:
     (tmp_path / "a.npy").write_bytes(data.replace(b"(2, 2)", b"(9, 9)"))
     with pytest.raises(InputError, match=r"a\.npy"):
         load_data(str(tmp_path / "a.npy"))
+
+
+def test_a_table_has_names(tmp_path: Path) -> None:
+    path = tmp_path / "wine.csv"
+    path.write_text("Alcohol,class,proline\n13.5,red,1000\n12,white,700\n11,red,650\n")
+    data = load_data(str(path))
+    assert data.features == ("Alcohol", "proline") and data.class_names == ("red", "white")
+    assert data.labels.tolist() == [0, 1, 0] and data.image(1).tolist() == [12.0, 700.0]
+    path.write_text("a,b,kind\n1,2,x\n3,4,y\n")
+    assert load_data(f"{path}:kind").class_names == ("x", "y")
+    with pytest.raises(InputError, match="a column among a, b, kind"):
+        load_data(f"{path}:sort")
+    with pytest.raises(InputError, match=r":2:3: expected a number, got 'x'"):
+        load_data(str(path))
+
+
+def test_pictures_by_class_and_one_picture(tmp_path: Path) -> None:
+    from PIL import Image
+
+    pixels = np.arange(48, dtype=np.uint8).reshape(4, 4, 3)
+    for name in ("cat/1.png", "dog/2.png", "dog/3.PNG"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        Image.fromarray(pixels).save(tmp_path / name)
+    data = load_data(str(tmp_path))
+    assert data.class_names == ("cat", "dog") and data.labels.tolist() == [0, 1, 1]
+    assert data.shape == (3, 4, 4) and data.image(0)[1] == 3 / 255
+    Image.fromarray(pixels[:, :, 0]).save(tmp_path / "grey.png")
+    one = load_data(str(tmp_path / "grey.png"))
+    assert one.shape == (1, 4, 4) and one.labels.tolist() == [-1]
+    Image.fromarray(pixels[:3]).save(tmp_path / "cat/4.png")
+    with pytest.raises(InputError, match="resize the pictures"):
+        load_data(str(tmp_path))
+    (tmp_path / "cat/4.png").write_bytes(b"no picture")
+    with pytest.raises(InputError, match="a picture"):
+        load_data(str(tmp_path))
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match="one folder for each class"):
+        load_data(str(tmp_path / "empty"))

@@ -129,3 +129,29 @@ def test_only_what_a_row_depends_on_is_bounded_and_the_row_is_none_the_worse() -
     last = program.before[-1]
     away = ~needed[last]
     assert bool((some.interval[last][0][0, away] < every.interval[last][0][0, away]).any())
+
+
+@torch.no_grad()
+def test_what_no_perturbed_pixel_reaches_needs_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One pixel moves; of what is bounded, nearly everything sees it (constants within rounding are left alone)."""
+    program = Program(residual(10, "MaxPool"), Space(torch.float32))
+    still = region_of(11, program.space, 0.0)
+    lower, upper = still.lower.clone(), still.upper.clone()
+    lower[0, 60] -= 0.3
+    upper[0, 60] += 0.3
+    bounded: list[int] = []
+    pieces = PatchBounds.pieces
+
+    def noted(self: PatchBounds, neurons: torch.Tensor, elements: int) -> list[torch.Tensor]:
+        bounded.append(len(neurons))
+        return pieces(self, neurons, elements)
+
+    monkeypatch.setattr(PatchBounds, "pieces", noted)
+    monkeypatch.setattr(PatchBounds, "pays", lambda self: self.shape is not None)
+    state = intermediate_bounds(program, Region(lower, upper))
+    assert 0 < sum(bounded) < sum(program.sizes[i] for i in program.before) / 10
+    bounded.clear()
+    state = intermediate_bounds(program, still)
+    some = sum(program.sizes[i] for i in program.before) / 50
+    assert sum(bounded) < some, "only values that lie within rounding of a breakpoint"
+    assert all(bool((high >= low).all()) for low, high in state.interval.values())
