@@ -46,12 +46,13 @@ def survey(task: SurveyTask) -> list[Opinion] | VerifolioError:
     allow(task.memory)
     try:
         problems = warm_query(task.query).problems
-        return [_ask(member, problems) for member in task.members]
+        sizes: dict[str, int] = {}
+        return [_ask(member, problems, sizes) for member in task.members]
     except VerifolioError as error:
         return error
 
 
-def _ask(member: Member, problems: Sequence[Problem]) -> Opinion:
+def _ask(member: Member, problems: Sequence[Problem], sizes: dict[str, int]) -> Opinion:
     try:
         verifier = build(member.verifier)
     except UnknownPlugin as error:
@@ -62,4 +63,4 @@ def _ask(member: Member, problems: Sequence[Problem]) -> Opinion:
     refusals = [p for p in plans if isinstance(p, str)]
     if refusals and (not verifier.can_falsify or len(refusals) == len(plans)):
         return refusals[0]
-    return beyond(member.at_most, problems)
+    return beyond(member.at_most, problems, sizes)

@@ -26,6 +26,9 @@ if TYPE_CHECKING:
 FEW_INPUTS = 12
 SOME_INPUTS = 64  # see above
 BRIEFLY = 10.0  # seconds for boxes where inputs are many: what boxes decide there, they decide soon
+# Networks with one hidden layer have better bounds than boxes, except where inputs stand for yes or no: clauses as a
+# hidden layer are refuted by a few hundred boxes, and leave bounds of phases at nought.
+AT_ONCE = 1.0
 # boxes; what Python does is done once per batch; `InputSearch` makes fewer where a batch takes long
 KERNEL_BATCH = 2048
 # Boxes of a batch of tensors: as many as keep a layer's rows within TENSOR_ELEMENTS numbers (1 MB in float64), but at
@@ -103,11 +106,9 @@ class Crown(Searcher):
         wide = free_inputs(problem.domain.lower, problem.domain.upper)
         if wide <= FEW_INPUTS:  # what hinges on rounding in boxes, phases and linear programs decide
             return [self._on_inputs, self._on_neurons]
-        deep = (
-            problem.graph.piecewise_linear and len(problem.graph.relus) > 1
-        )  # one layer has better bounds than boxes
-        if deep and kernel_applies(problem):
-            return [self._on_inputs_briefly, self._on_neurons]
+        if problem.graph.piecewise_linear and kernel_applies(problem):
+            one = len(problem.graph.relus) == 1
+            return [partial(self._on_inputs_briefly, AT_ONCE if one else BRIEFLY), self._on_neurons]
         if not problem.graph.piecewise_linear and wide <= SOME_INPUTS:
             return [self._on_neurons, self._on_inputs]
         return [self._on_neurons]
@@ -119,8 +120,8 @@ class Crown(Searcher):
         search = StagedSearch(problem, context, self.options)
         return write_proof(search.run(), search)
 
-    def _on_inputs_briefly(self, problem: Problem, context: Context) -> Outcome:
-        share = context.budget.share(min(BRIEFLY, context.budget.remaining / 5))
+    def _on_inputs_briefly(self, seconds: float, problem: Problem, context: Context) -> Outcome:
+        share = context.budget.share(min(seconds, context.budget.remaining / 5))
         return self._on_inputs(problem, replace(context, budget=share))
 
     def _on_inputs(self, problem: Problem, context: Context) -> Outcome:
@@ -131,7 +132,8 @@ class Crown(Searcher):
 
         # a certificate must hold without what others found
         known = None if self.options.trace else context.evidence.bounds_for(problem)
-        engine = make_engine(problem, context.budget, context.device, known)
+        plain = bool(self.options.trace)
+        engine = make_engine(problem, context.budget, context.device, known, plain)
         widest = max(node.op.size for node in problem.graph.nodes)
         tensors = int(np.clip(TENSOR_ELEMENTS // widest, LEAST_BOXES, MOST_BOXES))
         batch = self.options.batch or (KERNEL_BATCH if isinstance(engine, KernelEngine) else tensors)

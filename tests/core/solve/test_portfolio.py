@@ -16,6 +16,7 @@ from verifolio.model.problem import Domain, Problem
 from verifolio.plugin.choice import Choice
 from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.options import build_options, split_pairs
+from verifolio.portfolio import features
 from verifolio.portfolio.chooser import find_chooser
 from verifolio.portfolio.features import FEATURES, beyond
 from verifolio.portfolio.file import parse_portfolio, read_portfolio
@@ -161,6 +162,25 @@ def test_features_count_what_they_say() -> None:
     assert 0 < found["unstable"] < neurons
     assert beyond({"disjuncts": 3, "neurons": neurons}, [problem]) is None
     assert beyond({"inputs": 1, "disjuncts": 2}, [problem]) == "3 disjuncts, more than 2"
+
+
+def test_of_many_problems_a_few_are_measured_and_none_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    narrow = Domain(np.array([-1.0, 0.5]), np.array([1.0, 0.5]))
+    problems = [
+        Problem(plus_minus(), narrow, (make_rows([({2: -1.0}, -2.5)]),) * (1 + k // 100)) for k in range(1000)
+    ]
+    seen: list[Problem] = []
+
+    def measure(problem: Problem) -> int:
+        seen.append(problem)
+        return len(problem.disjuncts)
+
+    monkeypatch.setattr(features, "FEATURES", {"disjuncts": ("disjuncts", measure)})
+    known: dict[str, int] = {}
+    assert beyond({"disjuncts": 8}, problems, known) == "10 disjuncts, more than 8"
+    assert beyond({"disjuncts": 10}, problems, known) is None
+    assert len(seen) <= features.MEASURED
+    assert beyond({"disjuncts": 0}, []) is None
 
 
 def test_who_is_passed_over_for_a_feature_takes_no_time(tmp_path: Path) -> None:

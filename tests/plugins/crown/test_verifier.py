@@ -299,3 +299,33 @@ def test_shared_evidence_holds() -> None:
             for node in bounds.lower:
                 assert (values[node] >= bounds.lower[node] - 1e-12).all()
                 assert (values[node] <= bounds.upper[node] + 1e-12).all()
+
+
+def clauses(count: int, variables: int, seed: int) -> Problem:
+    """A random formula as a hidden layer: an input of yes and no that satisfies all clauses is a counterexample."""
+    rng = np.random.default_rng(seed)
+    signs = np.zeros((count, variables))
+    for row in signs:
+        row[rng.choice(variables, 3, replace=False)] = rng.choice([-1.0, 1.0], 3)
+    points = (np.arange(2**variables)[:, None] >> np.arange(variables)) & 1
+    true = points @ signs.T + (signs < 0).sum(axis=1)  # how many literals of each clause hold
+    assert not (true >= 1).all(axis=1).any()
+    eye, nought = np.eye(variables), np.zeros(variables)
+    weights = np.concatenate([-signs, eye, 2 * eye])
+    bias = np.concatenate([1.0 - (signs < 0).sum(axis=1), nought, nought - 1.0])
+    last = np.zeros((2, len(weights)))
+    last[0, :count] = -1.0
+    last[1, count:] = np.repeat([1.0, -1.0], variables)  # x - relu(2 x - 1): nought at 0 and 1 alone
+    builder = GraphBuilder(variables)
+    hidden = builder.add(Relu(len(weights)), builder.add(Dense(len(weights), bias, weights), 0))
+    graph = builder.finish(builder.add(Dense(2, np.array([1.0, 0.0]), last), hidden))
+    rows = make_rows([({variables: -1.0}, -1.0), ({variables + 1: 1.0}, 0.0)])
+    return Problem(graph, Domain(np.zeros(variables), np.ones(variables)), (rows,))
+
+
+@pytest.mark.skipif(boxes._boxes is None, reason="the kernel is not compiled here")
+def test_a_formula_in_one_hidden_layer_is_refuted_by_boxes() -> None:
+    """Phases can leave its bounds at nought, which rounding keeps open; boxes on inputs, which come first, do not."""
+    outcome = run(clauses(90, 14, 0), seconds=20.0)
+    assert outcome.verdict is Verdict.UNSAT
+    assert outcome.stats["closed_share"] == 1.0  # said by the search on boxes
