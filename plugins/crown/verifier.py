@@ -155,7 +155,8 @@ class Crown(Searcher):
 
         # a certificate must hold without what others found
         known = None if self.options.trace else context.evidence.bounds_for(problem)
-        engine = make_engine(problem, context.budget, context.device, known)
+        plain = bool(self.options.trace)
+        engine = make_engine(problem, context.budget, context.device, known, plain)
         widest = max(node.op.size for node in problem.graph.nodes)
         tensors = int(np.clip(TENSOR_ELEMENTS // widest, LEAST_BOXES, MOST_BOXES))
         batch = self.options.batch or (KERNEL_BATCH if isinstance(engine, KernelEngine) else tensors)
