@@ -242,6 +242,7 @@ SMOOTH: dict[str, Make] = {
     "pow": layered(32, 24, 20, 3, after="Square Tanh Cube"),
     "gate": layered(32, 24, 3, after="Gate"),
     "quadratic": layered(32, 24, 20, 3, after="Square|Relu Bilinear", gain=0.8),
+    "products_last": layered(32, 24, 20, 3, after="Relu|Bilinear", gain=0.8),
     "gelu": layered(32, 24, 3, after="Gelu"),
     "elu": layered(32, 24, 20, 3, after="Elu"),
     "hard_swish": layered(32, 24, 20, 3, after="HardSwish"),

@@ -17,11 +17,11 @@ from verifolio.onnx_import.network import Network
 from verifolio.testing.draft import BENDS, OPSET, Draft
 from verifolio.testing.operators import LAYERS, OPSETS
 
-Style = Literal["small", "chain", "deep", "constants", "residual", "conv", "smooth", "operator"]
+Style = Literal["small", "chain", "deep", "constants", "residual", "conv", "smooth", "operator", "quadratic"]
 STYLES: tuple[Style, ...] = get_args(Style)
 # in which a campaign takes them; bounds have more special cases for chains with constants than for anything else
 TURNS: tuple[Style, ...] = (*STYLES[:4], "constants", *STYLES[4:], "constants", "constants")
-DENSE, SKIP = "dense", "skip"
+DENSE, SKIP, PRODUCT = "dense", "skip", "product"
 MAX_WEIGHTS = 60_000  # exact evaluation of more takes seconds
 ACTIVATIONS = ("Relu", "Clip", "Clip", "LeakyRelu", "PRelu", "Abs", "HardSigmoid", "Max", "Min")
 BETWEEN = ("BatchNormalization", "Mul", "Add", "Sub", "Div", "Max", "Min", "Clip")
@@ -44,7 +44,7 @@ IMAGES = ("Conv", "Conv", "BatchNormalization", "MaxPool", "AveragePool", "ConvT
 
 @dataclass(frozen=True)
 class RecipeStep:
-    """One layer: an operator of `LAYERS`, `dense`, or `skip` (a dense layer of an earlier tensor is added)."""
+    """One layer: an operator of `LAYERS`, `dense`, or a dense layer of an earlier tensor, added or multiplied."""
 
     op: str
     seed: int
@@ -92,6 +92,10 @@ def _layer(draft: Draft, x: str, earlier: str, step: RecipeStep) -> str:
         same = draft.size(earlier) == draft.size(x) and draft.rng.random() < 0.5
         other = draft.flat(earlier) if same else draft.dense(earlier, draft.size(x))
         return draft.add("Add" if draft.rng.random() < 0.7 else "Sub", x, other)
+    if step.op == PRODUCT:
+        x = draft.flat(x)
+        source = str(draft.rng.choice([x, x, earlier, "x"]))
+        return draft.add("Mul", x, x if draft.rng.random() < 0.3 else draft.dense(source, draft.size(x)))
     return LAYERS[step.op](draft, x)
 
 
@@ -104,6 +108,8 @@ def random_recipe(rng: np.random.Generator, style: Style, operator: str = "") ->
     elif style == "smooth":
         inputs = min(inputs, 30)
         recipe = Recipe(inputs, outputs, _stack(rng, "smooth", SMOOTH), scale, _seed(rng))
+    elif style == "quadratic":
+        recipe = Recipe(min(inputs, 10), outputs, _quadratic(rng), scale, _seed(rng))
     elif style == "conv":
         recipe = Recipe(inputs, outputs, _convolutions(rng), scale, _seed(rng))
     else:
@@ -143,6 +149,16 @@ def _stack(rng: np.random.Generator, style: str, activations: tuple[str, ...]) -
         if style == "residual":
             steps.append(RecipeStep(SKIP, _seed(rng)))
     return tuple(steps)
+
+
+def _quadratic(rng: np.random.Generator) -> tuple[RecipeStep, ...]:
+    """Layers of ReLUs, sometimes with a shortcut, and products last: a network and a Lyapunov function."""
+    steps: list[RecipeStep] = []
+    for _ in range(int(rng.integers(0, 4))):
+        steps += [RecipeStep(DENSE, _seed(rng), _width(rng, 2, 40)), RecipeStep("Relu", _seed(rng))]
+    steps += [RecipeStep(DENSE, _seed(rng), _width(rng, 1, 12))]
+    steps += [RecipeStep(SKIP, _seed(rng))] if rng.random() < 0.5 else []
+    return (*steps, RecipeStep(PRODUCT, _seed(rng)))
 
 
 def _convolutions(rng: np.random.Generator) -> tuple[RecipeStep, ...]:

@@ -8,6 +8,7 @@ from verifolio.testing.reference.affine import Map, affine_map
 from verifolio.testing.reference.attained import attained
 from verifolio.testing.reference.bounds import Bound, Bounded, Reference
 from verifolio.testing.reference.lines import Lines, default_slopes, enclosing_lines
+from verifolio.testing.reference.quadratic import Polynomial, quadratic_rows
 from verifolio.testing.reference.sets import shrunk_box
 
 __all__ = [
@@ -15,10 +16,12 @@ __all__ = [
     "Bounded",
     "Lines",
     "Map",
+    "Polynomial",
     "Reference",
     "affine_map",
     "attained",
     "default_slopes",
     "enclosing_lines",
+    "quadratic_rows",
     "shrunk_box",
 ]

@@ -36,7 +36,11 @@ typedef struct {
     const int32_t *disjunct; /* per row of the last block */
     const uint8_t *strict;   /* per row */
     const uint8_t *kind;     /* per row of the hidden blocks */
-    const int64_t *offset;   /* of each block's weight */
+    const int64_t *offset;   /* of each block's weight; -1: its rows are sparse */
+    /* row i of a sparse block: entry[e] at column[e], e from begin[i] to begin[i + 1]; begin has all rows, dense ones empty */
+    const int64_t *begin;
+    const int32_t *column;
+    const double *entry;
 } Net;
 
 enum { RELU = 0, FACTOR = 1, EQUAL_FACTOR = 2 }; /* EQUAL_FACTOR: both factors of the product are the same */
@@ -69,6 +73,10 @@ static void add_row(const Net *net, Scratch *s, int j, int m, int id, double c, 
     if (c == 0.0) return;
     *bias += c * net->bias[id];
     *error += fabs(c) * net->noise[id];
+    if (net->offset[j] < 0) {
+        for (int64_t e = net->begin[id]; e < net->begin[id + 1]; e++) s->coef[net->column[e]] += c * net->entry[e];
+        return;
+    }
     axpy(s->coef + net->first[j], net->weight + net->offset[j] + (int64_t)m * width, c, width);
 }
 
@@ -139,9 +147,13 @@ static double over_box(const double *coef, const double *lo, const double *hi, i
     return total;
 }
 
-static void load_row(const Net *net, Scratch *s, int k, int m) {
+static void load_row(const Net *net, Scratch *s, int k, int m, int id) {
     int width = net->last[k] - net->first[k];
     memset(s->coef, 0, sizeof(double) * (size_t)net->features);
+    if (net->offset[k] < 0) {
+        for (int64_t e = net->begin[id]; e < net->begin[id + 1]; e++) s->coef[net->column[e]] += net->entry[e];
+        return;
+    }
     memcpy(s->coef + net->first[k], net->weight + net->offset[k] + (int64_t)m * width,
            sizeof(double) * (size_t)width);
 }
@@ -167,7 +179,7 @@ static void bound_neurons(const Net *net, Scratch *s, int8_t *phase, const doubl
         for (int m = 0; m < net->size[k]; m++, id++) {
             if (phase[id] != 0) continue;
             double bias = net->bias[id], error = net->noise[id];
-            load_row(net, s, k, m);
+            load_row(net, s, k, m, id);
             push_back(net, s, phase, k, 1.0, &bias, &error, 0);
             double value = over_box(s->coef, lo, hi, n, &error);
             double low = value + bias - error * 1.01 - fabs(bias) * MORE * UNIT;
@@ -177,7 +189,7 @@ static void bound_neurons(const Net *net, Scratch *s, int8_t *phase, const doubl
                 continue;
             }
             bias = net->bias[id], error = net->noise[id];
-            load_row(net, s, k, m);
+            load_row(net, s, k, m, id);
             push_back(net, s, phase, k, -1.0, &bias, &error, 0);
             for (int i = 0; i < n; i++) {
                 s->spread[(size_t)id * n + i] = fabs(s->coef[i]) * (hi[i] - lo[i]);
@@ -226,7 +238,7 @@ static void bound_rows(const Net *net, Scratch *s, const int8_t *phase, const do
     for (int r = 0; r < net->rows; r++) {
         double bias = net->bias[first + r], error = net->noise[first + r];
         memset(s->gap, 0, sizeof(double) * (size_t)net->neurons);
-        load_row(net, s, k, r);
+        load_row(net, s, k, r, first + r);
         push_back(net, s, phase, k, 1.0, &bias, &error, 1);
         double value = over_box(s->coef, lo, hi, n, &error);
         s->row_bound[r] = value + bias - error * 1.01 - fabs(bias) * MORE * UNIT;
@@ -303,22 +315,23 @@ static int allocate(const Net *net, Scratch *s) {
 }
 
 static const char *DOC =
-    "bound(size, first, last, offset, weight, bias, noise, kind, disjunct, strict, disjuncts,\n"
+    "bound(size, first, last, offset, weight, begin, column, entry, bias, noise, kind, disjunct, strict, disjuncts,\n"
     "      phase, lower, upper, score, corner, margin, closed) -> None\n\n"
-    "Decide boxes (rows of lower and upper). Arrays are C-contiguous: int32 size, first, last, disjunct; int64\n"
-    "offset; uint8 kind, strict and closed; int8 phase (boxes, neurons), updated; the rest float64.\n";
+    "Decide boxes (rows of lower and upper). Arrays are C-contiguous: int32 size, first, last, column, disjunct;\n"
+    "int64 offset, begin; uint8 kind, strict and closed; int8 phase (boxes, neurons), updated; the rest float64.\n";
 
 static PyObject *bound(PyObject *self, PyObject *args) {
-    Py_buffer b[17];
+    Py_buffer b[20];
     int disjuncts;
     (void)self;
-    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*y*y*iw*w*w*w*w*w*w*", &b[0], &b[1], &b[2], &b[3], &b[4], &b[5],
-                          &b[6], &b[7], &b[8], &b[9], &disjuncts, &b[10], &b[11], &b[12], &b[13], &b[14], &b[15],
-                          &b[16]))
+    if (!PyArg_ParseTuple(args, "y*y*y*y*y*y*y*y*y*y*y*y*y*iw*w*w*w*w*w*w*", &b[0], &b[1], &b[2], &b[3], &b[4],
+                          &b[17], &b[18], &b[19], &b[5], &b[6], &b[7], &b[8], &b[9], &disjuncts, &b[10], &b[11],
+                          &b[12], &b[13], &b[14], &b[15], &b[16]))
         return NULL;
     Net net = {.size = b[0].buf, .first = b[1].buf, .last = b[2].buf, .offset = b[3].buf, .weight = b[4].buf,
-               .bias = b[5].buf, .noise = b[6].buf, .kind = b[7].buf, .disjunct = b[8].buf, .strict = b[9].buf,
-               .disjuncts = disjuncts, .blocks = (int)(b[0].len / 4)};
+               .begin = b[17].buf, .column = b[18].buf, .entry = b[19].buf, .bias = b[5].buf, .noise = b[6].buf,
+               .kind = b[7].buf, .disjunct = b[8].buf, .strict = b[9].buf, .disjuncts = disjuncts,
+               .blocks = (int)(b[0].len / 4)};
     net.rows = net.size[net.blocks - 1];
     Py_ssize_t boxes = b[16].len;
     net.inputs = boxes ? (int)(b[11].len / 8 / boxes) : 0;
@@ -337,7 +350,7 @@ static PyObject *bound(PyObject *self, PyObject *args) {
     }
     if (ok) free(s.coef), free(s.slope_low);
     Py_END_ALLOW_THREADS;
-    for (int i = 0; i < 17; i++) PyBuffer_Release(&b[i]);
+    for (int i = 0; i < 20; i++) PyBuffer_Release(&b[i]);
     if (!ok) return PyErr_NoMemory();
     Py_RETURN_NONE;
 }
@@ -347,5 +360,7 @@ static struct PyModuleDef module = {PyModuleDef_HEAD_INIT, "_boxes", NULL, -1, m
 
 PyMODINIT_FUNC PyInit__boxes(void) {
     methods[0].ml_doc = DOC;
-    return PyModule_Create(&module);
+    PyObject *made = PyModule_Create(&module);
+    if (made != NULL) PyModule_AddIntConstant(made, "INTERFACE", 2); /* raised with every change of arguments */
+    return made;
 }

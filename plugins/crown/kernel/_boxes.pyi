@@ -2,12 +2,17 @@ from typing import Any
 
 from numpy.typing import NDArray
 
+INTERFACE: int
+
 def bound(
     size: NDArray[Any],
     first: NDArray[Any],
     last: NDArray[Any],
     offset: NDArray[Any],
     weight: NDArray[Any],
+    begin: NDArray[Any],
+    column: NDArray[Any],
+    entry: NDArray[Any],
     bias: NDArray[Any],
     noise: NDArray[Any],
     kind: NDArray[Any],

@@ -22,9 +22,11 @@ from verifolio.plugins.crown.propagate.region import shrunk_box
 Array = NDArray[np.float64]
 UNIT = 2.0**-53  # the unit roundoff of float64
 RELU, FACTOR, EQUAL_FACTOR = 0, 1, 2  # as in _boxes.c
-MAX_FEATURES = 8000  # rows over all features are dense, so time per box grows with the square; a choice
+MAX_FEATURES = 20_000  # a row that is pushed back is dense, so time per box grows with the square; a choice
 # of the weights: 48 MB, all of which every box reads; beyond the caches each box waits for memory. A choice.
 MAX_ENTRIES = 6_000_000
+# a block with fewer than one entry in so many is kept by rows: on dense rows vector instructions gain about as much
+SPARSE = 8
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,11 @@ class Blocks:
     @property
     def neurons(self) -> int:
         return sum(len(f.bias) for f in self.hidden)
+
+    @property
+    def entries(self) -> int:
+        """Weights that are not 0."""
+        return sum(f.matrix.nnz for f in self.hidden)
 
 
 @lru_cache(maxsize=4)  # a search asks three times, and queries on one network share its graph
@@ -178,6 +185,9 @@ class Kernel:
     last: NDArray[np.int32]
     offset: NDArray[np.int64]
     weight: Array
+    begin: NDArray[np.int64]
+    column: NDArray[np.int32]
+    entry: Array
     bias: Array
     noise: Array
     kind: NDArray[np.uint8]
@@ -187,24 +197,30 @@ class Kernel:
     neurons: int
 
 
-def make_kernel(blocks: Blocks, problem: Problem) -> Kernel:
-    """Compile blocks and an output condition, on the problem's box."""
-    forms = [*blocks.hidden, _rows_form(blocks, problem)]
+def make_kernel(blocks: Blocks, problem: Problem, dense: bool = False) -> Kernel:
+    """Compile blocks and an output condition, on the problem's box; `dense`: no block as sparse rows."""
+    forms = [*blocks.hidden, rows_form(blocks, problem)]
     noises = _noises(forms, blocks.kinds, problem, blocks.inputs)
-    firsts, lasts, weights = [], [], []
+    ends, offsets, sparse_forms = [], [], []
+    weights: list[Array] = []
     for form in forms:
         columns = form.matrix.indices[form.matrix.data != 0]
-        first, last = (int(columns.min()), int(columns.max()) + 1) if len(columns) else (0, 1)
-        firsts.append(first)
-        lasts.append(last)
-        weights.append(np.ascontiguousarray(form.matrix[:, first:last].toarray()).ravel())
-    offsets = np.cumsum([0, *(len(w) for w in weights[:-1])])
+        ends.append((int(columns.min()), int(columns.max()) + 1) if len(columns) else (0, 1))
+        width = ends[-1][1] - ends[-1][0]
+        few = not dense and len(columns) * SPARSE < len(form.bias) * width
+        offsets.append(-1 if few else sum(map(len, weights)))
+        weights.append(np.zeros(0) if few else form.matrix[:, ends[-1][0] : ends[-1][1]].toarray().ravel())
+        sparse_forms.append(form.matrix if few else sparse.csr_array(form.matrix.shape))
+    entries = sparse.csr_array(sparse.vstack(sparse_forms))
     return Kernel(
         np.array([len(f.bias) for f in forms], np.int32),
-        np.array(firsts, np.int32),
-        np.array(lasts, np.int32),
-        offsets.astype(np.int64),
+        np.array([e[0] for e in ends], np.int32),
+        np.array([e[1] for e in ends], np.int32),
+        np.array(offsets, np.int64),
         np.concatenate(weights),
+        entries.indptr.astype(np.int64),
+        entries.indices.astype(np.int32),
+        entries.data.astype(np.float64),
         np.concatenate([f.bias for f in forms]),
         np.concatenate(noises),
         np.concatenate([np.zeros(0, np.uint8), *blocks.kinds]),
@@ -215,7 +231,21 @@ def make_kernel(blocks: Blocks, problem: Problem) -> Kernel:
     )
 
 
-def _rows_form(blocks: Blocks, problem: Problem) -> FeatureForm:
+def unread(blocks: Blocks, rows: FeatureForm) -> NDArray[np.bool_]:
+    """Neurons whose ReLU no later row reads: what is left of opposite neurons that cancel."""
+    read = np.zeros(rows.matrix.shape[1], bool)
+    for form in (*blocks.hidden, rows):
+        read[form.matrix.indices[form.matrix.data != 0]] = True
+    found, start = [np.zeros(0, bool)], blocks.inputs
+    for kinds in blocks.kinds:
+        relu = not kinds.any()
+        count = len(kinds) if relu else len(kinds) // 2
+        found.append(~read[start : start + count] if relu else np.zeros(len(kinds), bool))
+        start += count
+    return np.concatenate(found)
+
+
+def rows_form(blocks: Blocks, problem: Problem) -> FeatureForm:
     """The output condition's rows minus right-hand sides, over the features."""
     n, m = blocks.inputs, problem.graph.output_size
     on_inputs, on_outputs, rhs = all_rows(problem)

@@ -12,18 +12,27 @@ from numpy.typing import NDArray
 from verifolio.graph import Graph, Product, Relu
 from verifolio.model.problem import Problem
 from verifolio.plugin.evidence import Bounds
-from verifolio.plugins.crown.kernel.blocks import is_square, make_blocks, make_kernel
+from verifolio.plugins.crown.kernel.blocks import is_square, make_blocks, make_kernel, rows_form, unread
+from verifolio.plugins.crown.kernel.quadratics import MAX_CONJUNCTION, make_quadratics, quadratic
 
 try:  # compiled where a C compiler was at hand when the package was built
     from verifolio.plugins.crown.kernel import _boxes as _boxes
+    from verifolio.plugins.crown.kernel import _quadratics as _quadratics
+
+    # what an earlier version of the sources was compiled to takes other arguments
+    if (getattr(_boxes, "INTERFACE", 1), _quadratics.INTERFACE) != (2, 1):
+        raise ImportError("compiled from other sources: install the package again")
 except ImportError:
-    _boxes = None  # type: ignore[assignment]
+    _boxes = _quadratics = None  # type: ignore[assignment]
 
 Array = NDArray[np.float64]
 # Choices, not measured: smaller ones send networks to the search on neurons that boxes would decide sooner, larger
 # ones spend up to ten seconds on boxes of networks that boxes cannot decide.
 MAX_KERNEL_INPUTS = 128
 MAX_KERNEL_NEURONS = 4000  # see above
+FEW_ENTRIES = (
+    32  # per neuron: networks of minima and maxima of few numbers, whose boxes are quick however many neurons
+)
 BOXES_PER_THREAD = 16  # fewer are not worth handing to other threads; a choice
 
 
@@ -81,13 +90,16 @@ class BoxEngine(Protocol):
 class KernelEngine:
     """The compiled kernel, on several threads."""
 
+    dense = False
+
     def __init__(self, problem: Problem, threads: int, known: Bounds | None = None) -> None:
         blocks = make_blocks(problem.graph)
         if _boxes is None or blocks is None:
             raise ValueError("the kernel needs a compiled extension and a small graph of ReLUs and products")
-        self.kernel = make_kernel(blocks, problem)
+        self.kernel = make_kernel(blocks, problem, self.dense)
         self.neurons = blocks.neurons
         self.phase = stable_phases(problem.graph, known)
+        self.phase[unread(blocks, rows_form(blocks, problem))] = -1  # whatever they are, nothing changes
         self.threads = ThreadPoolExecutor(threads) if threads > 1 else None
         self.parts = threads
 
@@ -103,10 +115,31 @@ class KernelEngine:
         k, count = self.kernel, len(batch)
         score, corner = np.zeros_like(batch.lower), np.zeros_like(batch.lower)
         margin, closed = np.zeros(count), np.zeros(count, np.uint8)
-        network = (k.size, k.first, k.last, k.offset, k.weight, k.bias, k.noise, k.kind)
+        rows = (k.weight, k.begin, k.column, k.entry, k.bias, k.noise)
+        network = (k.size, k.first, k.last, k.offset, *rows, k.kind)
         condition = (k.disjunct, k.strict, k.disjuncts)
         boxes = (batch.phase, batch.lower, batch.upper, score, corner, margin, closed)
         _boxes.bound(*network, *condition, *boxes)
+        return Findings(closed.astype(bool), score, corner, margin)
+
+
+class QuadraticEngine(KernelEngine):
+    """The compiled kernel for conditions that are quadratic in the inputs and the ReLUs."""
+
+    dense = True
+
+    def __init__(self, problem: Problem, threads: int, known: Bounds | None = None) -> None:
+        super().__init__(problem, threads, known)
+        self.quadratics = make_quadratics(self.kernel)
+
+    def _bound(self, batch: BoxBatch) -> Findings:
+        k, q, count = self.kernel, self.quadratics, len(batch)
+        score, corner = np.zeros_like(batch.lower), np.zeros_like(batch.lower)
+        margin, closed = np.zeros(count), np.zeros(count, np.uint8)
+        network = (q.size, k.first, k.last, k.offset, q.weight, q.bias, q.noise, k.kind)
+        condition = (q.start, q.member, q.uses, q.strict)
+        boxes = (batch.phase, batch.lower, batch.upper, score, corner, margin, closed)
+        _quadratics.bound(*network, *condition, *boxes)
         return Findings(closed.astype(bool), score, corner, margin)
 
 
@@ -128,5 +161,16 @@ def stable_phases(graph: Graph, known: Bounds | None) -> NDArray[np.int8]:
 def kernel_applies(problem: Problem) -> bool:
     """Whether the compiled kernel exists and can handle the problem."""
     plain = problem.domain.ball is None or problem.domain.ball.norm == np.inf
-    small = problem.graph.input_size <= MAX_KERNEL_INPUTS and problem.graph.neurons <= MAX_KERNEL_NEURONS
-    return _boxes is not None and plain and small and make_blocks(problem.graph) is not None
+    if _boxes is None or not plain or problem.graph.input_size > MAX_KERNEL_INPUTS:
+        return False
+    blocks = make_blocks(problem.graph)
+    if blocks is None:
+        return False
+    return blocks.neurons <= MAX_KERNEL_NEURONS or blocks.entries <= FEW_ENTRIES * blocks.neurons
+
+
+def quadratics_apply(problem: Problem) -> bool:
+    """Whether the kernel for quadratic conditions can handle a problem that the other kernel can."""
+    blocks = make_blocks(problem.graph)
+    short = all(rows.count <= MAX_CONJUNCTION for rows in problem.disjuncts)
+    return _quadratics is not None and short and blocks is not None and quadratic(blocks)

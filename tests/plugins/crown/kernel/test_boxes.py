@@ -207,7 +207,7 @@ def test_kernel_rows_match_the_condition() -> None:
     for problem, _ in problems(8):
         blocks = make_blocks(problem.graph)
         assert blocks is not None
-        kernel = make_kernel(blocks, problem)
+        kernel = make_kernel(blocks, problem, dense=True)
         x = np.random.default_rng(0).uniform(problem.domain.lower, problem.domain.upper)
         features, start = x, 0
         for k, size in enumerate(kernel.size):
@@ -251,3 +251,59 @@ def test_strict_rows_at_equality() -> None:
         for engine in engines(problem):
             outcome = InputSearch(problem, engine, Context(Budget(0.2), check=check), 64).run()
             assert outcome.verdict in allowed
+
+
+def lattice(rng: np.random.Generator, functions: int, sets: int) -> Graph:
+    """The largest of least values of linear functions, by gates of four ReLUs, two and two opposite."""
+    builder = GraphBuilder(2)
+    count = functions * sets
+    node = builder.add(Dense(count, rng.normal(size=count), rng.normal(size=(count, 2))), 0)
+    while count > 1:
+        sign = -1.0 if count > sets else 1.0  # min (a, b) = ((a + b) - |a - b|) / 2
+        before, after = np.zeros((2 * count, count)), np.zeros((count // 2, 2 * count))
+        for k in range(count // 2):
+            gate = slice(4 * k, 4 * k + 4)
+            before[gate, 2 * k : 2 * k + 2] = [[1, 1], [-1, -1], [1, -1], [-1, 1]]
+            after[k, gate] = 0.5, -0.5, 0.5 * sign, 0.5 * sign
+        inner = builder.add(Relu(2 * count), builder.add(Dense(2 * count, np.zeros(2 * count), before), node))
+        count //= 2
+        node = builder.add(Dense(count, np.zeros(count), after), inner)
+    return builder.finish(node)
+
+
+@needs_kernel
+@pytest.mark.parametrize("seed", range(2))
+def test_sparse_rows_say_what_dense_rows_say(seed: int) -> None:
+    graph = lattice(np.random.default_rng(seed), 8, 8)
+    middle = float(np.median(evaluate(graph, np.random.default_rng(0).uniform(-1, 1, (99, 2)))[graph.output]))
+    problem = Problem(graph, Domain(-np.ones(2), np.ones(2)), (make_rows([({2: 1.0}, middle)]),))
+
+    class DenseEngine(KernelEngine):
+        dense = True
+
+    found = []
+    for kind in (KernelEngine, DenseEngine):
+        engine = kind(problem, 1)
+        batch = random_boxes(np.random.default_rng(seed), problem, 60, len(engine.phase))
+        result = engine.bound(batch)
+        found.append((result.closed, result.margin, batch.lower, batch.upper, batch.phase))
+        assert bool((engine.kernel.offset < 0).any()) is not kind.dense
+    assert found[0][0].any() and not found[0][0].all()
+    assert all(np.allclose(a, b, rtol=1e-10, atol=1e-12) for a, b in zip(*found, strict=True))
+
+
+@needs_kernel
+@pytest.mark.parametrize("seed", range(3))
+def test_lattices_are_decided_without_their_opposite_neurons(seed: int) -> None:
+    """One ReLU of four is left to bound, and a few boxes decide what the graph as it is needs thousands for."""
+    graph = lattice(np.random.default_rng(seed), 16, 8)
+    ends = np.linspace(-1, 1, 301)
+    values = evaluate(graph, np.stack(np.meshgrid(ends, ends), -1).reshape(-1, 2))[graph.output]
+    for sign, extreme in ((1.0, float(values.min())), (-1.0, float(-values.max()))):
+        for level, truth in ((extreme + 1e-6, Verdict.SAT), (extreme - 0.1, Verdict.UNSAT)):
+            problem = Problem(graph, Domain(-np.ones(2), np.ones(2)), (make_rows([({2: sign}, level)]),))
+            engine = make_engine(problem, Budget(cores=1))
+            assert isinstance(engine, KernelEngine)
+            assert int((engine.phase == 0).sum()) * 4 == graph.neurons
+            assert search(problem, engine) is truth
+    assert len(make_engine(problem, Budget(cores=1), plain=True).phase) == graph.neurons
