@@ -1,5 +1,5 @@
 # make test: everything a change has to pass, from a fresh clone. Needs Python 3.11 or later with pip; nothing else.
-.PHONY: help test test-all check lint types docs reference faults mutants demo clean
+.PHONY: help test test-all check proof lint types docs reference faults mutants demo clean
 .DEFAULT_GOAL := help
 export PYTHONSAFEPATH := 1
 # the tests' networks are tiny: threads would only wait for each other
@@ -26,6 +26,7 @@ help:
 	@echo "make reference write the generated pages of docs/reference anew"
 	@echo "make faults    seed known kinds of faults one at a time: do the tests fail on each? (an hour)"
 	@echo "make mutants   400 small changes of the trust base: the share that the tests notice (hours; goes on where it stopped)"
+	@echo "make proof     the proved checker of certificates in build/proof (needs coq, ocaml, ocaml-findlib and zarith)"
 	@echo "make demo      from nothing to a proof, a counterexample and pictures in out/"
 	@echo "make clean     remove everything that was built"
 
@@ -58,9 +59,9 @@ types: $(READY)
 	rm -rf $(TYPES)
 	mkdir -p $(TYPES)/verifolio
 	ln -s $(CURDIR)/core/* $(CURDIR)/plugins $(CURDIR)/vnnlib $(TYPES)/verifolio
-	ln -s $(CURDIR)/checker/verifolio_check $(CURDIR)/tests $(CURDIR)/examples $(CURDIR)/benchmarks $(CURDIR)/docs $(TYPES)
+	ln -s $(CURDIR)/checker/verifolio_check $(CURDIR)/tests $(CURDIR)/examples $(CURDIR)/benchmarks $(CURDIR)/docs $(CURDIR)/proof $(TYPES)
 	cd $(TYPES) && MYPYPATH=examples/third_party $(CURDIR)/$(RUN)/mypy --config-file $(CURDIR)/pyproject.toml --cache-dir $(CURDIR)/.mypy_cache \
-		--explicit-package-bases --namespace-packages verifolio verifolio_check tests examples benchmarks docs
+		--explicit-package-bases --namespace-packages verifolio verifolio_check tests examples benchmarks docs proof
 
 docs: $(DOCS_READY)
 	NO_MKDOCS_2_WARNING=1 $(RUN)/mkdocs build --strict --quiet
@@ -75,6 +76,9 @@ faults: $(READY)
 
 mutants: $(READY)
 	PYTHONPATH=$(CURDIR) $(RUN)/python -m benchmarks.mutants run --count 400 --seed 0
+
+proof:
+	$(MAKE) --no-print-directory -C proof BUILD=$(CURDIR)/build/proof
 
 demo: $(READY)
 	$(RUN)/python examples/demo/demo.py

@@ -1,8 +1,6 @@
 import verifolio
-from wine import pipeline, table, y
+from wine import X, pipeline, y
 
-result = verifolio.robustness(
-    pipeline, table, y, epsilon={"alcohol": 1, "proline": 300}, integers=["proline"]
-)
+result = verifolio.robustness(pipeline, X, y, epsilon={"alcohol": 1, "proline": 300}, integers=["proline"])
 print(result, *[found.text() for found in result.counterexamples], sep="\n")
 result.save("wine-result")

@@ -10,4 +10,4 @@ kind = wine.target_names[wine.target]
 held_out = wine.data.index % 9 == 0
 pipeline = make_pipeline(StandardScaler(), MLPClassifier((16,), max_iter=1000, random_state=0))
 pipeline.fit(wine.data[~held_out], kind[~held_out])
-table, y = wine.data[held_out], kind[held_out]
+X, y = wine.data[held_out], kind[held_out]

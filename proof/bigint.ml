@@ -1,0 +1,2 @@
+(* Zarith under a name that the extracted modules do not hide *)
+include Z
