@@ -7,6 +7,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from weakref import WeakKeyDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -169,6 +170,17 @@ def rows_key(rows: Rows | None) -> bytes:
     """The exact content of rows as bytes: right-hand sides as written, not as rounded to doubles."""
     if rows is None or rows.count == 0:
         return b""
+    known = _KEYS.get(rows)
+    if known is None:
+        known = _KEYS[rows] = _content(rows)
+    return known
+
+
+# what is known and what is asked is compared by these keys, several times per query
+_KEYS: WeakKeyDictionary[Rows, bytes] = WeakKeyDictionary()
+
+
+def _content(rows: Rows) -> bytes:
     arrays = (rows.row, rows.column, rows.coefficient, rows.strict)
     sizes = f"{rows.count},{len(rows.row)}|"
     sides = "|" + ",".join(map(str, rows.exact_rhs))

@@ -137,6 +137,11 @@ def _gelu(low: Lowering, x: View, call: Call) -> View:
     return low.product(x, low.scale(gate, known(0.5), known(0.5)))
 
 
+def _swish(low: Lowering, x: View, call: Call) -> View:
+    gate = low.function("sigmoid", low.scale(x, known(_single(call, "alpha", 1.0))))
+    return low.product(x, gate)
+
+
 HANDLERS = {
     "Relu": _unary(_relu),
     "LeakyRelu": _unary(_leaky),
@@ -153,6 +158,7 @@ HANDLERS = {
     "Softsign": _unary(_softsign),
     "Mish": _unary(_mish),
     "Gelu": _unary(_gelu),
+    "Swish": _unary(_swish),
     "Sigmoid": _smooth("sigmoid"),
     "Tanh": _smooth("tanh"),
     "Exp": _smooth("exp"),

@@ -158,6 +158,8 @@ def lower_slice(low: Lowering, call: Call) -> Value:
     begin = low.promote(ends[0])
     # counted from the end where it is negative: that is left without bounds
     begin = low.whole(begin, "round", (0.0, 2.0**31))
+    low.begun = (begin.node, int(begin.index.ravel()[0]))
+    low.sliced[low.begun] = min(count, low.sliced.get(low.begun, count))
     first = np.take(data.value, [0], axis)
     if bool((data.value == first).all()):
         return data.moved(lambda a: np.take(a, np.arange(int(length)), axis))
@@ -195,7 +197,22 @@ def _matched(low: Lowering, indices: View, shape: Shape) -> View:
     varying = [c for c in range(rank) if next(iter(roots[c])) is not None]
     if not varying:
         raise Refused("ScatterND at constant places")
+    _check_cuts(
+        low, [next(iter(roots[c])) for c in varying], offsets[:, varying], [shape[c] for c in varying]
+    )
     return _place(low, offsets, varying, [next(iter(roots[c])) for c in varying], shape)
+
+
+def _check_cuts(
+    low: Lowering, roots: list[Root | None], offsets: NDArray[np.int64], sizes: list[int]
+) -> None:
+    """What ONNX Runtime cuts off has to point outside, see `verifolio.onnx_import.ragged`."""
+    if not low.cut_by <= set(roots):
+        raise Refused("ScatterND whose indices do not show where a slice begins")
+    for k, root in enumerate(roots):
+        cut = low.sliced.get(root) if root is not None else None
+        if cut is not None and (cut < sizes[k] or bool((offsets[:, k] < 0).any())):
+            raise Refused("ScatterND at places that a slice may lack")
 
 
 def _place(
@@ -207,6 +224,8 @@ def _place(
         first, last = -int(offsets[:, c].max()), shape[c] - 1 - int(offsets[:, c].min())
         node, entry = root if root is not None else (0, 0)
         view = View(node, np.array([entry], np.int64))
+        if (node, entry) not in low.sliced:  # below 0 places count from the end: that is left without bounds
+            view = low.whole(view, "round", (max(0.0, -float(offsets[:, c].min())), 2.0**31))
         hots.append(one_hot(low, view, np.arange(first, last + 1, dtype=np.float64)).reshaped((-1,)))
         firsts.append(first)
     grid = [np.arange(h.size) for h in hots]

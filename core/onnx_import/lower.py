@@ -16,10 +16,11 @@ from verifolio.graph.graph import Graph
 from verifolio.graph.ops import Index
 from verifolio.onnx_import.call import Call, decode_attributes
 from verifolio.onnx_import.choice import variable_slice
+from verifolio.onnx_import.inline import branch_of, reads
 from verifolio.onnx_import.lowering import Lowering
 from verifolio.onnx_import.network import Network, TensorSignature
 from verifolio.onnx_import.ragged import Ragged
-from verifolio.onnx_import.reader import EXPORT_AGAIN, Source, decode_tensor, read_source
+from verifolio.onnx_import.reader import EXPORT_AGAIN, Source, decode_tensor, live_nodes, read_source
 from verifolio.onnx_import.simplify import simplify
 from verifolio.onnx_import.table import FOREIGN, HANDLERS
 from verifolio.onnx_import.types import check_types, typed
@@ -28,6 +29,7 @@ from verifolio.onnx_import.values import Known, Malformed, Refused, Value, View
 SEE_TABLE = "docs/reference/operators.md lists what can be imported; rewrite the network without these"
 
 
+MAX_NESTED = 20  # branches inside branches: exporters write two or three
 MAX_TRACED = 2**17  # entries of all traced tensors together; larger tensors are sampled
 
 
@@ -74,8 +76,10 @@ class _Import:
         self.values: dict[str, Value] = {}
         self.unavailable: set[str] = set()
         self.refusals: list[str] = []
-        self.uses = Counter(name for node in source.nodes for name in node.input)
-        self.uses.update(source.outputs)
+        self.tensors = dict(source.tensors)
+        self.uses: Counter[str] = Counter()
+        self._expect(source.nodes, source.outputs)
+        self.inner = 0  # how deep in branches: their tensors are none of the file's
         self.trace: list[Traced] = []
         self.ragged = Ragged()
         start = 0
@@ -88,6 +92,9 @@ class _Import:
         """One node; a refusal is noted and its outputs become unavailable, so that later ones are found."""
         label = _label(node)
         plain = node.domain in ("", "ai.onnx")
+        if plain and node.op_type == "If":
+            self._if(node, label)
+            return
         handler = HANDLERS.get(node.op_type) if plain else FOREIGN.get((node.domain, node.op_type))
         if handler is None:
             self._refuse(node, label)
@@ -104,9 +111,10 @@ class _Import:
                 self.source.opset,
             )
             check_types(call)
-            self.ragged.check(node)
+            self.ragged.check(node, call)
+            self.low.cut_by = self.ragged.behind(node)
             made = handler(self.low, call)
-            self.ragged.pass_on(node, variable_slice(call))
+            self.ragged.pass_on(node, call, self.low.begun if variable_slice(call) else None)
             self._store(node, typed(call, list(made) if isinstance(made, Sequence) else [made]))
         except Refused as reason:
             self._refuse(node, f"{label}: {reason}")
@@ -118,6 +126,51 @@ class _Import:
             where = f"{self.source.where}: {label}"
             got = f"{type(error).__name__}: {error}"
             raise InputError(where, "a well-formed node", got, EXPORT_AGAIN) from error
+
+    def _expect(self, nodes: Sequence[Any], outputs: Sequence[str]) -> None:
+        """Count who will read what, subgraphs included: a value is dropped after its last use."""
+        for node in nodes:
+            self.uses.update(node.input)
+            self.uses.update(reads(node) - set(node.input))
+        self.uses.update(outputs)
+
+    def _if(self, node: Any, label: str) -> None:
+        """The branch that a constant condition chooses, node by node."""
+        around = reads(node) - set(node.input)
+        if self.unavailable & {*around, *node.input}:
+            self.unavailable.update(node.output)
+            return
+        try:
+            condition = self._value(node.input[0])
+            if not isinstance(condition, Known) or condition.value.size != 1:
+                raise Refused("a condition that depends on the input")
+            self._inline(node, bool(condition.value.ravel()[0]))
+            for name in around:
+                self._value(name)
+        except Refused as reason:
+            self._refuse(node, f"{label}: {reason}")
+        except Malformed as error:
+            where = f"{self.source.where}: {label}"
+            raise InputError(where, error.expected, error.got, EXPORT_AGAIN) from error
+
+    def _inline(self, node: Any, chosen: bool) -> None:
+        wanted = "then_branch" if chosen else "else_branch"
+        graph = next((a.g for a in node.attribute if a.name == wanted and a.HasField("g")), None)
+        if graph is None or len(graph.output) != len(node.output) or self.inner >= MAX_NESTED:
+            raise Malformed(f"a {wanted} with {len(node.output)} outputs", "another, or branches too deep")
+        branch = branch_of(graph, f"{node.output[0]}/{wanted}/")
+        self.tensors |= branch.tensors
+        nodes = live_nodes(branch.nodes, branch.outputs)
+        self._expect(nodes, branch.outputs)
+        self.inner += 1
+        for inside in nodes:
+            self.lower(inside)
+        self.inner -= 1
+        if self.unavailable.intersection(branch.outputs) or self.ragged.names.intersection(branch.outputs):
+            self.unavailable.update(node.output)  # what is inside has said why
+            return
+        made = [self._value(name) for name in branch.outputs]
+        self._store(node, [value for value in made if value is not None])
 
     def _asked(self, node: Any) -> int:
         """How many outputs of a node count: those after the last one that something reads do not."""
@@ -133,9 +186,9 @@ class _Import:
             return None
         self.uses[name] -= 1
         if name not in self.values:
-            if name not in self.source.tensors:
+            if name not in self.tensors:
                 raise Malformed("inputs that an earlier node computes", f"{name!r}")
-            self.values[name] = decode_tensor(self.source.tensors[name])
+            self.values[name] = decode_tensor(self.tensors[name])
         value = self.values[name]
         if self.uses[name] <= 0:
             del self.values[name]
@@ -148,7 +201,7 @@ class _Import:
             self.low.charge(value.shape)
             if name:
                 self.values[name] = value
-                if name not in self.ragged.names:
+                if name not in self.ragged.names and not self.inner:
                     self._record(_label(node), name, value)
 
     def _record(self, label: str, name: str, value: Value) -> None:
@@ -179,8 +232,8 @@ class _Import:
         outputs = []
         for name in self.source.outputs:
             value = self.values.get(name)
-            if value is None and name in self.source.tensors:
-                value = decode_tensor(self.source.tensors[name])
+            if value is None and name in self.tensors:
+                value = decode_tensor(self.tensors[name])
             if name in self.ragged.names:
                 got = f"output {name!r}, whose shape depends on the input"
                 raise UnsupportedNetwork(where, "outputs of a fixed shape", got, SEE_TABLE)

@@ -55,6 +55,10 @@ class Lowering:
         self.most, self.spent = most_numbers(), 0
         self._selected: dict[tuple[int, bytes], int] = {}
         self._applied: dict[tuple[Any, ...], int] = {}
+        # slices that variables begin: the least length cut by each, the last one, those that a node depends on
+        self.sliced: dict[tuple[int, int], int] = {}
+        self.begun: tuple[int, int] | None = None
+        self.cut_by: frozenset[tuple[int, int]] = frozenset()
         self.cancelled = False  # some weight was folded from numbers that cancel in single precision
 
     def charge(self, shape: Shape | int) -> None:

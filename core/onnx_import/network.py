@@ -61,7 +61,7 @@ class Network:
 
     @classmethod
     def load(cls, path: str | Path) -> Network:
-        """Read and hash a file (`.onnx` or `.onnx.gz`); nothing is imported yet."""
+        """Read and hash a file (`.onnx` or `.onnx.gz`) and its external data; nothing is imported yet."""
         path = Path(path).resolve()
         if not path.is_file():
             raise InputError(str(path), "an ONNX file", "no such file", "check the path")

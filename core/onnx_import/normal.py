@@ -54,12 +54,18 @@ def lower_softmax(low: Lowering, call: Call) -> Value:
     """softmax_i = 1 / sum_j exp(x_j - x_i); for two classes that is sigmoid(x_i - x_j)."""
     x = low.promote(call.value(0))
     rows, order = _rows(call, x)
+    made = softmax_rows(low, rows)
+    return known(np.ones(x.shape)) if isinstance(made, Known) else _restore(made, x, order)
+
+
+def softmax_rows(low: Lowering, rows: View) -> Value:
+    """The softmax of each row of a matrix."""
     if rows.shape[1] == 1:
-        return known(np.ones(x.shape))
+        return known(np.ones(rows.shape))
     if rows.shape[1] == 2:
         gap = low.sum((1.0, -1.0), rows, rows.moved(lambda a: a[:, ::-1]))
-        return _restore(low.function("sigmoid", gap), x, order)
-    return _restore(low.reciprocal(_exponential_sums(low, rows)), x, order)
+        return low.function("sigmoid", gap)
+    return low.reciprocal(_exponential_sums(low, rows))
 
 
 def lower_log_softmax(low: Lowering, call: Call) -> Value:
@@ -108,6 +114,33 @@ def lower_instance_norm(low: Lowering, call: Call) -> Value:
     return low.scale(whitened.reshaped(x.shape), _shaped(scale, per_channel), _shaped(bias, per_channel))
 
 
+def lower_rms_norm(low: Lowering, call: Call) -> Value:
+    """x / sqrt(mean of squares + epsilon), scaled."""
+    x = low.promote(call.value(0))
+    axis = call.axis("axis", -1, len(x.shape))
+    rows = x.reshaped((math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
+    mean = average(low, low.function("pow", rows, 2.0))
+    spread = low.function("sqrt", low.add_constant(mean, known(_epsilon(call))))
+    scaled = low.product(rows, low.reciprocal(spread).reshaped((rows.shape[0], 1)))
+    return low.scale(scaled.reshaped(x.shape), as_float(call.constant(1)))
+
+
+def lower_group_norm(low: Lowering, call: Call) -> Value:
+    """An instance normalisation of channels in groups; scale and bias are per channel since version 21."""
+    x, groups = low.promote(call.value(0)), call.integer("num_groups", 0)
+    scale, bias = as_float(call.constant(1)), as_float(call.constant(2))
+    count = x.shape[1] if len(x.shape) > 1 else 0
+    if groups < 1 or not count or count % groups:
+        raise Malformed("channels that fill the groups", f"{groups} groups of {x.shape}")
+    if call.opset < 21:
+        scale, bias = (k.moved(lambda a: np.repeat(a, count // groups)) for k in (scale, bias))
+    if scale.shape != (count,) or bias.shape != scale.shape:
+        raise Malformed("one number per channel", f"{scale.shape} for {x.shape}")
+    whitened, _, _ = _standardised(low, x.reshaped((x.shape[0] * groups, -1)), _epsilon(call))
+    per_channel = (count,) + (1,) * (len(x.shape) - 2)
+    return low.scale(whitened.reshaped(x.shape), _shaped(scale, per_channel), _shaped(bias, per_channel))
+
+
 def _shaped(numbers: Known, shape: tuple[int, ...]) -> Known:
     return numbers.reshaped(shape)
 
@@ -117,4 +150,6 @@ HANDLERS = {
     "LogSoftmax": lower_log_softmax,
     "LayerNormalization": lower_layer_norm,
     "InstanceNormalization": lower_instance_norm,
+    "RMSNormalization": lower_rms_norm,
+    "GroupNormalization": lower_group_norm,
 }

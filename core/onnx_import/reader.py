@@ -12,6 +12,7 @@ import onnx
 from onnx import numpy_helper
 
 from verifolio.errors import InputError
+from verifolio.onnx_import.inline import reads, without_functions
 from verifolio.onnx_import.network import Network, TensorSignature
 from verifolio.onnx_import.values import Known, Malformed, Shape
 from verifolio.run.memory import allowed_memory
@@ -44,7 +45,7 @@ def read_source(network: Network) -> Source:
     outputs = tuple(o.name for o in graph.output)
     if not inputs or not outputs:
         raise InputError(where, "at least one input and one output", "none", EXPORT_AGAIN)
-    return Source(where, _live(graph.node, outputs), tensors, inputs, outputs, _opset(where, model))
+    return Source(where, live_nodes(graph.node, outputs), tensors, inputs, outputs, _opset(where, model))
 
 
 def tensor_names(network: Network) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -75,7 +76,13 @@ def parse_model(network: Network) -> Any:
         raise InputError(where, "an ONNX model", f"{type(error).__name__}: {error}", EXPORT_AGAIN) from None
     if not model.graph.node and not model.graph.output:
         raise InputError(where, "an ONNX model", "an empty one", EXPORT_AGAIN)
-    return model
+    try:
+        return without_functions(model)
+    except Malformed as error:
+        raise InputError(where, error.expected, error.got, EXPORT_AGAIN) from None
+    except Exception as error:  # the inliner is not ours
+        got = " ".join(str(error).split())[:300]
+        raise InputError(where, "local functions that can be written out", got, EXPORT_AGAIN) from None
 
 
 def _opset(where: str, model: Any) -> int:
@@ -107,12 +114,13 @@ def _signature(where: str, info: Any) -> TensorSignature:
     return TensorSignature(info.name, shape)
 
 
-def _live(nodes: Any, outputs: tuple[str, ...]) -> tuple[Any, ...]:
+def live_nodes(nodes: Any, outputs: tuple[str, ...]) -> tuple[Any, ...]:
+    """The nodes on which the outputs depend, in order."""
     needed, live = set(outputs), []
     for node in reversed(nodes):
         if needed.intersection(node.output):
             live.append(node)
-            needed.update(node.input)
+            needed |= reads(node)
     return tuple(reversed(live))
 
 

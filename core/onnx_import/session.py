@@ -8,7 +8,7 @@ from typing import Any
 from verifolio.errors import InputError
 from verifolio.onnx_import.lower import lower_network
 from verifolio.onnx_import.network import Network
-from verifolio.onnx_import.reader import EXPORT_AGAIN
+from verifolio.onnx_import.reader import EXPORT_AGAIN, parse_model
 
 
 def open_session(network: Network, optimised: bool = True) -> Any:
@@ -23,7 +23,10 @@ def open_session(network: Network, optimised: bool = True) -> Any:
 
 def open_traced(network: Network, names: Sequence[str]) -> Any:
     """A session, not optimised, that also returns the named tensors of the file."""
-    return _session(network, network.exposing((*network.exposed, *names)).model(), optimised=False)
+    model = parse_model(network)  # names are those after local functions are written out
+    for name in names:
+        model.graph.output.add().name = name
+    return _session(network, model.SerializeToString(), optimised=False)
 
 
 def _session(network: Network, model: bytes, optimised: bool = True) -> Any:

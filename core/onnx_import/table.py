@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from verifolio.onnx_import import (
     activations,
     arithmetic,
+    attention,
     choice,
     linear,
     logic,
@@ -14,6 +15,7 @@ from verifolio.onnx_import import (
     plumbing,
     pooling,
     quantised,
+    rearrange,
     reductions,
     resize,
 )
@@ -35,6 +37,8 @@ HANDLERS: Mapping[str, Handler] = {
     **resize.HANDLERS,
     **choice.HANDLERS,
     **quantised.HANDLERS,
+    **rearrange.HANDLERS,
+    **attention.HANDLERS,
 }
 
 # operators of other domains

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -77,12 +78,9 @@ class Dataset:
     def origin(self, index: int) -> dict[str, str]:
         """Where an input comes from, for people: what a `Reference` says about itself."""
         name = f"{self.name}:{self.split}" if self.split else self.name
-        return {
-            "data": name,
-            "index": str(index),
-            "shape": "x".join(map(str, self.shape)),
-            "sha256": self.sha256,
-        }
+        shape = "x".join(map(str, self.shape))
+        found = {"data": name, "index": str(index), "shape": shape, "sha256": self.sha256}
+        return found | ({"names": json.dumps(list(self.features))} if self.features else {})
 
     def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Dataset:
         """The inputs at these positions, in this order."""

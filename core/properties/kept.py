@@ -29,11 +29,21 @@ def keep(
         store.add_finding(_row(prop, networks, reference, finding))
 
 
+def keep_misclassified(
+    oracle: OracleLike, prop: Property, networks: Sequence[Network], reference: Reference
+) -> None:
+    """The same for an input that violates the property by itself, so that nothing has to be asked."""
+    store = getattr(oracle, "store", None)
+    if store is not None:
+        store.add_finding(_row(prop, networks, reference, None) | {"status": "misclassified"})
+
+
 def _row(
-    prop: Property, networks: Sequence[Network], reference: Reference, finding: Finding
+    prop: Property, networks: Sequence[Network], reference: Reference, finding: Finding | None
 ) -> dict[str, object]:
-    answer, x = finding.answer, np.asarray(reference.x, np.float64).ravel()
-    witness = finding.witness
+    """A row of the table; without a finding nobody was asked."""
+    x = np.asarray(reference.x, np.float64).ravel()
+    witness = None if finding is None else finding.witness
     named = [{"name": n.path.name, "sha256": n.sha256} for n in networks]
     text = json.dumps([named, prop.key, reference.label, reference.epsilon, reference.norm])
     return {
@@ -47,16 +57,26 @@ def _row(
         "label": reference.label,
         "origin": json.dumps(dict(reference.origin)),
         "shape": reference.origin.get("shape") or "x".join(map(str, networks[0].inputs[0].shape)),
+        **_told(finding),
+        "near": None if witness is None else x.astype(np.float32).tobytes(),
+        "witness_x": None if witness is None else witness.x.astype(np.float32).tobytes(),
+        "witness_y": None if witness is None else witness.y.astype(np.float32).tobytes(),
+        "distance": None if witness is None else _distance(reference, witness.x),
+    }
+
+
+def _told(finding: Finding | None) -> dict[str, object]:
+    """What the answer says."""
+    if finding is None:
+        return {"status": "", "verifier": "", "reason": "", "flags": "[]", "seconds": 0.0, "reused": 0}
+    answer = finding.answer
+    return {
         "status": finding.status.value,
         "verifier": answer.verifier,
         "reason": finding.reason or answer.reason,
         "flags": json.dumps(sorted(f.value for f in answer.flags)),
         "seconds": answer.seconds,
         "reused": int(answer.reused),
-        "near": None if witness is None else x.astype(np.float32).tobytes(),
-        "witness_x": None if witness is None else witness.x.astype(np.float32).tobytes(),
-        "witness_y": None if witness is None else witness.y.astype(np.float32).tobytes(),
-        "distance": None if witness is None else _distance(reference, witness.x),
     }
 
 

@@ -16,6 +16,7 @@ from verifolio.plugin.data_source import NO_LABEL, Dataset
 from verifolio.plugin.estimator import OracleLike
 from verifolio.plugin.property import Property, Reference
 from verifolio.properties.around import Around
+from verifolio.properties.kept import keep_misclassified
 from verifolio.properties.verdict import Finding, PropertyStatus, decide_many
 from verifolio.properties.whole import Whole
 from verifolio.results.counterexample import Array, Counterexample
@@ -86,6 +87,7 @@ class Inputs:
         waiting: dict[int, Reference] = {}
         for index, reference in self.references().items():
             if self._wrong_already(prop, reference, index):
+                keep_misclassified(oracle, prop, [self.network], reference)
                 yield self._blank(index, "misclassified")
             else:
                 waiting[index] = reference

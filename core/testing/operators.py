@@ -12,6 +12,16 @@ from typing import Any
 import numpy as np
 
 from verifolio.testing.draft import Draft
+from verifolio.testing.pattern_layers import (
+    attention,
+    cumulative_sum,
+    einsum,
+    gather_elements,
+    gather_nd,
+    group_norm,
+    rms_norm,
+    triangle,
+)
 from verifolio.testing.shape_layers import (
     cast,
     concat,
@@ -244,6 +254,7 @@ LAYERS: Mapping[str, Layer] = {
     "And": masked("And", 2, np.bool_),
     "ArgMax": extremal("ArgMax"),
     "ArgMin": extremal("ArgMin"),
+    "Attention": attention,
     "AveragePool": _average_pool,
     "BatchNormalization": _batch_norm,
     "Cast": cast,
@@ -257,10 +268,12 @@ LAYERS: Mapping[str, Layer] = {
     "ConvInteger": whole_product("ConvInteger"),
     "ConvTranspose": _conv_transpose,
     "Cos": _plain("Cos"),
+    "CumSum": cumulative_sum,
     "DequantizeLinear": quantize,
     "DepthToSpace": _blocks("DepthToSpace", 4, 2),
     "Div": _div,
     "Dropout": dropout,
+    "Einsum": einsum,
     "Elu": _plain("Elu", alpha=0.7),
     "Equal": masked("Equal", 2, np.int64),
     "Erf": _plain("Erf"),
@@ -269,12 +282,15 @@ LAYERS: Mapping[str, Layer] = {
     "Flatten": flatten,
     "Floor": rounded("Floor"),
     "Gather": gather,
+    "GatherElements": gather_elements,
+    "GatherND": gather_nd,
     "Gelu": _plain("Gelu"),
     "Gemm": _gemm,
     "GlobalAveragePool": _image("GlobalAveragePool"),
     "GlobalMaxPool": _image("GlobalMaxPool"),
     "Greater": masked("Greater", 2, np.float32),
     "GreaterOrEqual": masked("GreaterOrEqual", 2, np.float32),
+    "GroupNormalization": group_norm,
     "HardSigmoid": _plain("HardSigmoid", alpha=0.4, beta=0.3),
     "HardSwish": _plain("HardSwish"),
     "Identity": _plain("Identity"),
@@ -303,6 +319,7 @@ LAYERS: Mapping[str, Layer] = {
     "QLinearConv": quantised_product("QLinearConv"),
     "QLinearMatMul": quantised_product("QLinearMatMul"),
     "QuantizeLinear": quantize,
+    "RMSNormalization": rms_norm,
     "Range": range_of,
     "Reciprocal": _positive("Reciprocal"),
     "ReduceL1": _reduce("ReduceL1"),
@@ -336,12 +353,15 @@ LAYERS: Mapping[str, Layer] = {
     "Squeeze": squeeze,
     "Sub": _binary("Sub"),
     "Sum": _several("Sum"),
+    "Swish": _plain("Swish", alpha=1.5),
     "Tanh": _plain("Tanh"),
     "Tile": tile,
     "Transpose": transpose,
+    "Trilu": triangle,
     "Unsqueeze": squeeze,
     "Upsample": upsample,
     "Where": where,
     "Xor": masked("Xor", 2, np.bool_),
 }
-OPSETS = {"Upsample": 9}  # removed from later operator sets; all others use the draft's own
+# removed from later operator sets, or newer than the draft's own, which all others use
+OPSETS = {"Upsample": 9, "GroupNormalization": 21, "Attention": 23, "RMSNormalization": 23, "Swish": 24}

@@ -65,7 +65,7 @@ class Recipe:
     def write(self, path: Path) -> Network:
         """The network as a file."""
         rng = np.random.default_rng(self.seed)
-        opset = min((OPSETS.get(s.op, OPSET) for s in self.steps), default=OPSET)
+        opset = next((OPSETS[s.op] for s in self.steps if s.op in OPSETS), OPSET)
         draft = Draft(rng, self.inputs, self.scale, opset)
         x, earlier = "x", "x"
         for step in self.steps:

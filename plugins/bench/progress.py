@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import sys
-import time
 from collections import defaultdict
 from collections.abc import Sequence
 from types import TracebackType
-from typing import Any
+
+from verifolio.cli.progress import ProgressLines
 
 from .instances import Instance
 from .results import InstanceResult
@@ -49,37 +48,23 @@ class Forecast:
         return share * instance.timeout
 
 
-class Reporter:
+class Reporter(ProgressLines):
     """Tells standard error what finished and when the rest will be; silent if asked to be."""
 
     def __init__(self, instances: Sequence[Instance], jobs: int, quiet: bool = False) -> None:
-        self.quiet = quiet
-        self.total, self.done, self.resumed = len(instances), 0, 0
+        super().__init__("instances", len(instances), quiet)
+        self.count, self.done, self.resumed = len(instances), 0, 0
         self._forecast = Forecast(instances, jobs)
-        self._started = time.monotonic()
-        self._bar: Any = None
-        self._task: Any = None
-
-    def __enter__(self) -> Reporter:
-        if not self.quiet and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bar = Progress(console=Console(stderr=True), transient=True)
-            self._bar.start()
-            self._task = self._bar.add_task("instances", total=self.total)
-        return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._tell_resumed()
-        if self._bar is not None:
-            self._bar.stop()
+        super().__exit__(kind, error, trace)
 
     def _tell_resumed(self) -> None:
         if self.resumed:
-            self._show(f"{self.resumed} of {self.total} instances known from before")
+            self.show(f"{self.resumed} of {self.count} instances known from before", self.done, self.count)
             self.resumed = 0
 
     def __call__(self, instance: Instance, result: InstanceResult, resumed: bool) -> None:
@@ -89,22 +74,12 @@ class Reporter:
             self.resumed += 1
             return
         self._tell_resumed()
-        rest = f"; about {clock(self._forecast.seconds())} left" if self.done < self.total else ""
+        rest = f"; about {clock(self._forecast.seconds())} left" if self.done < self.count else ""
         by = f" by {result.verifier}" if result.verdict.decided else ""
         text = (
-            f"{self.done}/{self.total} {instance.label}: {result.verdict.value}{by} in {result.seconds:.2f} s"
+            f"{self.done}/{self.count} {instance.label}: {result.verdict.value}{by} in {result.seconds:.2f} s"
         )
-        self._show(text + _warning(instance, result) + rest)
-
-    def _show(self, text: str) -> None:
-        if self.quiet:
-            return
-        if self._bar is None:
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
-            return
-        self._bar.update(self._task, completed=self.done)
-        self._bar.console.print(text, markup=False, highlight=False)
+        self.show(text + _warning(instance, result) + rest, self.done, self.count)
 
 
 def _warning(instance: Instance, result: InstanceResult) -> str:

@@ -34,6 +34,7 @@ KERNEL_BATCH = 2048
 # Boxes of a batch of tensors: as many as keep a layer's rows within TENSOR_ELEMENTS numbers (1 MB in float64), but at
 # least 4 and at most 64, so that the clock is heard.
 TENSOR_ELEMENTS, LEAST_BOXES, MOST_BOXES = 1 << 17, 4, 64
+MANY = 8  # regions of a query that are bounded in one batch first: fewer cost no more one by one; a choice
 ATTACKED = 0.4  # part of the time in which networks with steps are attacked first
 SearchFunction = Callable[[Problem, Context], Outcome]
 
@@ -66,6 +67,28 @@ class Searcher(Verifier):
                     break
         return outcome
 
+    def run_many(self, problems: Sequence[Problem], context: Context) -> list[Outcome]:
+        """Where regions are many, bounds of all of them in batches come first: most need nothing else."""
+        proved = [False] * len(problems)
+        if len(problems) >= MANY and self._together(problems):
+            from verifolio.plugins.crown.bounder import proved_at_once
+            from verifolio.run.threads import one_thread
+
+            with one_thread():
+                proved = proved_at_once(problems, context.budget.share(context.budget.remaining / 2))
+        outcomes: list[Outcome] = []
+        for problem, done in zip(problems, proved, strict=True):
+            by_bounds = {"domains": 0, "by": "bounds"}
+            outcomes.append(Outcome.proved(stats=by_bounds) if done else self.run(problem, context))
+            if outcomes[-1].point is not None:
+                break
+        return outcomes
+
+    def _together(self, problems: Sequence[Problem]) -> bool:
+        """Whether batches help, and nobody wants to know how every single region was proved."""
+        written = getattr(self.options, "certificate", "") or getattr(self.options, "trace", "")
+        return not written and problems[0].graph.piecewise_linear
+
     def bound_many(self, problems: Sequence[Problem], context: BatchContext) -> list[Bounds]:
         """Backward linear bounds, without branching; with more effort, of optimised slopes."""
         from verifolio.plugins.crown.bounder import AlphaBounder, CrownBounder
@@ -93,8 +116,10 @@ class Crown(Searcher):
         if not problem.graph.steps or self.options.split != "auto":
             return self._plan(problem)
         found = switches(problem)
-        first = [partial(_on_cells, found)] if found else []
-        return [*first, _by_descent, *self._plan(problem)]
+        cells = [partial(_on_cells, found)] if found else []
+        rest = [self._by_bounds, _by_descent, *self._plan(problem)]
+        # cells are as many as boxes: with many inputs they come last
+        return [*cells, *rest] if len(found) <= FEW_INPUTS else [*rest, *cells]
 
     def _plan(self, problem: Problem) -> list[SearchFunction]:
         from verifolio.plugins.crown.kernel.boxes import kernel_applies
@@ -119,6 +144,12 @@ class Crown(Searcher):
 
         search = StagedSearch(problem, context, self.options)
         return write_proof(search.run(), search)
+
+    def _by_bounds(self, problem: Problem, context: Context) -> Outcome:
+        """Bounds alone, briefly: what they prove of a network with steps, no search over its levels should repeat."""
+        share = context.budget.share(min(BRIEFLY, context.budget.remaining / 5))
+        plain = type(self)(replace(self.options, split="none"))
+        return plain._on_neurons(problem, replace(context, budget=share))
 
     def _on_inputs_briefly(self, seconds: float, problem: Problem, context: Context) -> Outcome:
         share = context.budget.share(min(seconds, context.budget.remaining / 5))

@@ -23,6 +23,7 @@ from .radius_search import (
     Critical,
     RadiusQuestion,
     RadiusSearch,
+    SearchClock,
     SearchStatus,
     SearchStep,
     conflict,
@@ -78,7 +79,7 @@ class Bracket(RadiusSearch):
         return search.result()
 
 
-class _Bracketing:
+class _Bracketing(SearchClock):
     """The two sides and everything spent on them; all of it follows from the steps, whoever made them."""
 
     def __init__(self, question: RadiusQuestion, oracle: OracleLike, options: BracketOptions) -> None:
@@ -98,14 +99,6 @@ class _Bracketing:
         self.steps: list[SearchStep] = []
         self.before = 0.0
         self.started = time.monotonic()
-
-    @property
-    def elapsed(self) -> float:
-        return self.before + time.monotonic() - self.started
-
-    @property
-    def left(self) -> float:
-        return self.question.budget - self.elapsed
 
     @property
     def ceiling(self) -> float:

@@ -17,6 +17,7 @@ from .radius_search import (
     Critical,
     RadiusQuestion,
     RadiusSearch,
+    SearchClock,
     SearchStatus,
     SearchStep,
     keep_query,
@@ -70,7 +71,7 @@ class Binary(KBinary):
         return 1
 
 
-class _GridSearch:
+class _GridSearch(SearchClock):
     """One search: the scheduler decides, the oracle answers, every step is logged."""
 
     def __init__(self, question: RadiusQuestion, oracle: OracleLike, k: int) -> None:
@@ -84,14 +85,6 @@ class _GridSearch:
         self.started = time.monotonic()
         positions = {r: i for i, r in enumerate(question.radii)}
         self.scheduler.recall((positions[s.radius], s.verdict) for s in self.steps if s.radius in positions)
-
-    @property
-    def elapsed(self) -> float:
-        return self.before + time.monotonic() - self.started
-
-    @property
-    def left(self) -> float:
-        return self.question.budget - self.elapsed
 
     def run(self, progress: Progress) -> Critical:
         try:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from types import TracebackType
-from typing import Any
+
+from verifolio.cli.progress import ProgressLines
 
 from .table import Row
 
@@ -29,45 +28,18 @@ def clock(seconds: float) -> str:
     )
 
 
-class Reporter:
+class Reporter(ProgressLines):
     """Tells standard error what finished and when the rest will be; silent if asked to be."""
 
     def __init__(self, quiet: bool = False) -> None:
-        self.quiet = quiet
+        super().__init__("inputs", None, quiet)
         self.started = time.monotonic()
         self.finished = 0
-        self._bar: Any = None
-        self._task: Any = None
-
-    def __enter__(self) -> Reporter:
-        if not self.quiet and sys.stderr.isatty():
-            from rich.console import Console
-            from rich.progress import Progress
-
-            self._bar = Progress(console=Console(stderr=True), transient=True)
-            self._bar.start()
-            self._task = self._bar.add_task("inputs", total=None)
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._bar is not None:
-            self._bar.stop()
 
     def __call__(self, row: Row, done: int, total: int) -> None:
         self.finished += 1
-        if self.quiet:
-            return
-        text = f"{done}/{total} {describe(row)}{self._forecast(done, total)}"
-        if self._bar is None:
-            sys.stderr.write(text + "\n")
-            sys.stderr.flush()
-            return
-        self._bar.update(
-            self._task, completed=done, total=total, description=f"inputs{self._forecast(done, total)}"
-        )
-        self._bar.console.print(text, markup=False, highlight=False)
+        rest = self._forecast(done, total)
+        self.show(f"{done}/{total} {describe(row)}{rest}", done, total, rest)
 
     def _forecast(self, done: int, total: int) -> str:
         """What is left, at the pace of this session."""

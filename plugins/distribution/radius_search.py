@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -118,6 +119,22 @@ class Critical:
     @property
     def gap(self) -> float | None:
         return None if self.upper is None else self.upper - self.lower
+
+
+class SearchClock:
+    """The time of a search: what earlier sessions spent, and since this one began."""
+
+    question: RadiusQuestion
+    before: float
+    started: float
+
+    @property
+    def elapsed(self) -> float:
+        return self.before + time.monotonic() - self.started
+
+    @property
+    def left(self) -> float:
+        return self.question.budget - self.elapsed
 
 
 class RadiusSearch(Estimator):

@@ -9,6 +9,7 @@ from verifolio.plugin.hookspecs import hookimpl
 if TYPE_CHECKING:
     import typer
 
+    from verifolio.plugin.account import Reader
     from verifolio.plugin.estimator import Estimator
     from verifolio.plugin.property import Property
     from verifolio.plugin.registry import Registry
@@ -36,6 +37,13 @@ def register_estimators(registry: Registry[Estimator]) -> None:
 
     registry.add(EnsembleAttack)
     registry.add(EnsembleSelection)
+
+
+@hookimpl
+def register_readers(registry: Registry[Reader]) -> None:
+    from .account import EnsembleReader
+
+    registry.add(EnsembleReader)
 
 
 @hookimpl

@@ -79,6 +79,11 @@ class EnsembleLedger(Tables):
             return None
         return fact
 
+    def shown(self) -> list[sqlite3.Row]:
+        """All facts that are believed, oldest first, for reports."""
+        sql = f"SELECT * FROM joint_facts WHERE revision >= ? OR NOT ({PROVED}) ORDER BY created, rowid"
+        return self._read(sql, (SOUNDNESS_REVISION,))
+
     def add(self, facts: Sequence[Fact]) -> None:
         """Keep facts, in one transaction; a decided one is never replaced by an undecided one."""
         news = []

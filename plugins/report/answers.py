@@ -13,8 +13,7 @@ from verifolio.plugin.account import Account, Asked, Event, Example, InputResult
 from verifolio.storage.revision import SOUNDNESS_REVISION
 
 from .findings import distinct_names
-from .provenance import command_facts, portfolio_facts
-from .sources import looking
+from .look import looking
 
 STATUS = {"unsat": "proved", "sat": "refuted", "error": "error"}
 SQL = (
@@ -34,15 +33,13 @@ class AnswerReader(Reader):
 
     def read(self, sources: Sequence[Path], asked: Asked) -> Account | None:
         rows: list[dict[str, Any]] = []
-        facts: dict[str, str] = {}
         for source in sources:
             with looking(source) as connection:
                 rows += [dict(r) for r in connection.execute(SQL, (SOUNDNESS_REVISION,))]
-                facts |= command_facts(connection, "") | portfolio_facts(connection)
-        return make_account(rows, facts) if rows else None
+        return make_account(rows) if rows else None
 
 
-def make_account(rows: list[dict[str, Any]], facts: dict[str, str]) -> Account:
+def make_account(rows: list[dict[str, Any]]) -> Account:
     """Everything that the answers say."""
     networks = [
         [{"name": Path(n["path"]).name, "sha256": n["sha256"]} for n in json.loads(r["networks"])]
@@ -62,7 +59,6 @@ def make_account(rows: list[dict[str, Any]], facts: dict[str, str]) -> Account:
             for name, r in told
         ),
         tuple(f"{name} {_about(r)}: {r['reason']}" for name, r in told if "alarm" in json.loads(r["flags"])),
-        provenance=facts,
     )
 
 

@@ -13,8 +13,7 @@ import numpy as np
 from verifolio.plugin.account import Account, Asked, Event, Example, InputResult, Reader
 from verifolio.storage.revision import SOUNDNESS_REVISION
 
-from .provenance import command_facts, portfolio_facts
-from .sources import looking
+from .look import looking
 
 SQL = (
     "SELECT * FROM findings WHERE (?1 = '' OR run = ?1) AND (revision >= ?2 OR status != 'proved') "
@@ -31,14 +30,12 @@ class FindingReader(Reader):
 
     def read(self, sources: Sequence[Path], asked: Asked) -> Account | None:
         rows: list[sqlite3.Row] = []
-        facts: dict[str, str] = {}
         for source in sources:
             with looking(source) as connection:
                 rows += connection.execute(SQL, (asked.run, SOUNDNESS_REVISION)).fetchall()
-                facts |= command_facts(connection, asked.run) | portfolio_facts(connection)
         if not rows:
             return None
-        return make_account(sorted((dict(r) for r in rows), key=_order), facts, asked)
+        return make_account(sorted((dict(r) for r in rows), key=_order), asked)
 
 
 def _order(r: dict[str, Any]) -> tuple[Any, ...]:
@@ -48,7 +45,7 @@ def _order(r: dict[str, Any]) -> tuple[Any, ...]:
     return r["networks"], r["epsilon"], origin.get("data", ""), int(index) if index.isdigit() else 0, index
 
 
-def make_account(rows: list[dict[str, Any]], facts: dict[str, str], asked: Asked) -> Account:
+def make_account(rows: list[dict[str, Any]], asked: Asked) -> Account:
     """Everything that the rows say."""
     networks = [json.loads(r["networks"]) for r in rows]
     origins = [json.loads(r["origin"]) for r in rows]
@@ -73,14 +70,14 @@ def make_account(rows: list[dict[str, Any]], facts: dict[str, str], asked: Asked
         tuple(
             _example(place, r) for place, r in zip(places, rows, strict=True) if r["witness_x"] is not None
         ),
-        tuple(_event(place, r) for place, r in zip(places, rows, strict=True)),
+        tuple(_event(p, r) for p, r in zip(places, rows, strict=True) if r["verifier"]),
         tuple(
             f"{' '.join(p)}: {r['reason']}"
             for p, r in zip(places, rows, strict=True)
             if "alarm" in r["flags"]
         ),
         thresholds=asked.thresholds or tuple(sorted({r["epsilon"] for r in rows})),
-        provenance=told | facts,
+        provenance=told,
     )
 
 

@@ -9,7 +9,7 @@ from typing import Any
 from verifolio.errors import VerifolioError
 from verifolio.storage.runs import StoredRun, read_run
 
-from .sources import has_table, looking
+from .look import has_table, looking
 
 LEAST = 2  # finished inputs before a forecast says anything
 

@@ -7,7 +7,7 @@ import sqlite3
 import time
 from typing import Any
 
-from .sources import has_table
+from .look import has_table
 
 # Options that a reader of a report looks for, in their order; the others follow in the command itself.
 WANTED = (

@@ -20,8 +20,9 @@ from verifolio.plugin.account import Account, Asked
 
 from .content import as_plain, page_content
 from .live import live_facts
+from .look import is_store
 from .page import make_page
-from .sources import is_store, read_accounts
+from .sources import read_accounts
 
 LOOPBACK = "127.0.0.1"  # nobody on another machine can connect
 HEADERS = {

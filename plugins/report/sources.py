@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import sqlite3
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from verifolio.errors import InputError
 from verifolio.plugin.account import Account, Asked, Reader
 from verifolio.plugin.manager import current_plugins
 
-SQLITE = b"SQLite format 3\x00"
+from .look import has_table, is_store, looking
+from .provenance import command_facts, portfolio_facts
+
 ENDINGS = (".db", ".sqlite", ".csv")  # what is looked at in a folder
 
 
@@ -51,11 +53,21 @@ def read_accounts(sources: Sequence[Path], asked: Asked) -> list[Account]:
         own = [path for path, chosen in readers.items() if reader in chosen]
         account = reader().read(own, asked) if own else None
         if account is not None:
-            accounts.append(account)
+            accounts.append(with_provenance(account, own, asked))
     if not accounts:
         expected = f"run {asked.run}" if asked.run else "at least one result"
         raise InputError(str(sources[0]), expected, "none", "leave --run out" if asked.run else "")
     return accounts
+
+
+def with_provenance(account: Account, sources: Sequence[Path], asked: Asked) -> Account:
+    """The account with what the stores know of the command that wrote them; the reader's own words come first."""
+    facts: dict[str, str] = {}
+    for source in sources:
+        if is_store(source):
+            with looking(source) as connection:
+                facts |= command_facts(connection, asked.run) | portfolio_facts(connection)
+    return replace(account, provenance={**facts, **account.provenance})
 
 
 def readers_of(path: Path) -> list[type[Reader]]:
@@ -68,31 +80,6 @@ def readers_of(path: Path) -> list[type[Reader]]:
         header = _header(path)
         able = [r for r in everyone if any(columns <= header for columns in r.columns)]
     return [r for r in able if not r.general] or able
-
-
-def is_store(path: Path) -> bool:
-    with path.open("rb") as stream:
-        return stream.read(16) == SQLITE
-
-
-@contextmanager
-def looking(path: Path) -> Iterator[sqlite3.Connection]:
-    """A store, to be read and not to be changed."""
-    try:
-        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=30.0)
-    except sqlite3.Error as error:
-        raise InputError(str(path), "a store that can be read", str(error), "check the file") from None
-    with closing(connection):
-        connection.row_factory = sqlite3.Row
-        try:
-            yield connection
-        except sqlite3.DatabaseError as error:
-            raise InputError(str(path), "a store that is whole", str(error), "check the file") from None
-
-
-def has_table(connection: sqlite3.Connection, name: str) -> bool:
-    sql = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?"
-    return connection.execute(sql, (name,)).fetchone() is not None
 
 
 def _rows(connection: sqlite3.Connection, table: str) -> bool:

@@ -44,8 +44,8 @@ function openExample(e) {
   const outputs = e.outputs.length > 0 && el('details', { open: true }, el('summary', {}, 'Outputs at the counterexample'), el('div', { class: 'scroll' }, el('table', {}, el('tbody', {}, e.outputs.map((v, k) => el('tr', {}, el('td', {}, `output ${k}${String(k) === e.label ? ' (label)' : ''}`), el('td', { class: 'number' }, show(v))))))));
   dialog.replaceChildren(el('div', { class: 'inside' }, el('div', { class: 'bar' }, el('h3', {}, swatch(network.colour), turnOf(e)), el('button', { type: 'button', class: 'act', onclick: () => dialog.close() }, 'Close')),
     e.picture ? el('div', { class: 'pictures' }, [['input', e.near], ['counterexample', e.picture], ['difference', e.difference]].map(([text, src]) => el('figure', {}, image(src, text), el('figcaption', {}, text === 'difference' ? 'difference: blue less, red more' : text)))) : el('p', { class: 'note' }, 'No pictures: the input is no image, was not kept, or there are too many.'),
-    el('dl', { class: 'facts' }, facts.filter(([, v]) => v !== '' && v !== null && v !== '–').flatMap(([k, v]) => [el('dt', {}, k), el('dd', {}, v)])),
-    e.changes.length > 0 && [el('h3', {}, e.changes.some((c) => c[1] !== null) ? 'Largest changes' : 'Values'), el('div', { class: 'scroll' }, changesTable(e, 12))], outputs));
+    el('div', { class: 'columns' }, el('dl', { class: 'facts' }, facts.filter(([, v]) => v !== '' && v !== null && v !== '–').flatMap(([k, v]) => [el('dt', {}, k), el('dd', {}, v)])),
+      e.changes.length > 0 && el('div', {}, el('h3', {}, e.changes.some((c) => c[1] !== null) ? 'Largest changes' : 'Values'), el('div', { class: 'scroll' }, changesTable(e, 12)))), outputs));
   if (!dialog.open) dialog.showModal();
 }
 
@@ -154,8 +154,8 @@ function build() {
   redraw.length = 0;
   const first = content.chapters[0];
   const head = el('header', {}, el('div', { class: 'above' }, el('b', {}, 'verifolio'), el('span', {}, content.made), content.chapters.length > 1 && el('span', {}, plural(content.chapters.length, 'run', 'runs'))),
-    content.alarms.length > 0 && el('div', { class: 'alarm', role: 'alert' }, el('b', {}, plural(content.alarms.length, 'soundness alarm', 'soundness alarms')), content.alarms.map((a) => el('div', {}, a))), livePanel(content.live), el('h1', {}, first ? first.answer : 'No results yet.'));
-  const chapters = content.chapters.map((chapter, k) => el('article', {}, k > 0 && el('h1', {}, chapter.answer),
+    content.alarms.length > 0 && el('div', { class: 'alarm', role: 'alert' }, el('b', {}, plural(content.alarms.length, 'soundness alarm', 'soundness alarms')), content.alarms.map((a) => el('div', {}, a))), livePanel(content.live), el('h1', {}, first ? solid(first.answer) : 'No results yet.'));
+  const chapters = content.chapters.map((chapter, k) => el('article', {}, k > 0 && el('h1', {}, solid(chapter.answer)),
     el('div', { class: 'cards' }, chapter.cards.map(([what, count, hint]) => el('div', { class: `card ${what}` }, el('div', { class: 'count' }, count), el('div', { class: 'what' }, what), el('div', { class: 'hint' }, hint)))),
     curveSection(chapter), gallerySection(chapter), comparisonSection(chapter), inputsSection(chapter), timelineSection(chapter), detailSections(chapter), provenanceSection(chapter)));
   page.replaceChildren(head, ...chapters, el('footer', {}, 'Made by verifolio. A proof is the word of the verifier that found it and a second look; a counterexample was replayed by ONNX Runtime.'), dialog);

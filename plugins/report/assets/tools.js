@@ -35,6 +35,7 @@ function seconds(value) {
 }
 const bytes = (value) => (value >= 2 ** 30 ? `${(value / 2 ** 30).toFixed(1)} GB` : `${Math.round(value / 2 ** 20)} MB`);
 const clockTime = (when) => new Date(1000 * when).toLocaleTimeString();
+const solid = (text) => text.replace(/ %/g, '\u00a0%');  // a number and its sign stay together
 const plural = (n, one, many) => `${n} ${n === 1 ? one : many}`;
 
 // Round steps of 1, 2 or 5; whole numbers where only they make sense.

@@ -13,7 +13,9 @@ from onnx import TensorProto, helper, numpy_helper
 from verifolio.errors import UnsupportedNetwork
 from verifolio.graph import exact
 from verifolio.graph.module import GraphModule
+from verifolio.model.problem import Domain, Problem
 from verifolio.onnx_import.network import Network
+from verifolio.vnnlib import make_rows
 
 
 def network(
@@ -122,3 +124,74 @@ def test_integers_are_not_divided_like_floats(tmp_path: Path) -> None:
     net = network(tmp_path / "n.onnx", nodes, {"two": np.array([2])}, 1, [1])
     with pytest.raises(UnsupportedNetwork, match="Div of a variable of an integer type"):
         _ = net.graph
+
+
+def sliced(tmp_path: Path, middle: list[Any], size: int = 5, rows: int = 5, **tensors: Any) -> Network:
+    """Ones of a length with a zero written at places made of rows[i : i + 2], where i is the input."""
+    nodes = [
+        to(TensorProto.INT64, "x", "i"), node("Add", "i two", "k"), node("Slice", "rows i k", "r"),
+        *middle, node("Shape", "at", "s"), node("Slice", "s nought one", "s0"),
+        node("Expand", "zero s0", "none"), node("ScatterND", "ones at none", "y"),
+    ]  # fmt: skip
+    stored = {
+        "two": np.array([2]), "rows": np.arange(rows), "one": np.array([1]), "nought": np.array([0]),
+        "zero": np.zeros(1, np.float32), "ones": np.ones(size, np.float32), **tensors,
+    }  # fmt: skip
+    return network(tmp_path / "n.onnx", nodes, stored, 1, [size])
+
+
+def test_a_patch_of_a_line_is_cut_off_as_in_onnx_runtime(tmp_path: Path) -> None:
+    from verifolio.onnx_import.lower import lower_network
+
+    net = sliced(tmp_path, [node("Unsqueeze", "r one", "at")])
+    graph = lower_network(net).graph
+    for i in range(5):
+        x = np.array([i + 0.5])
+        assert [float(v) for v in exact.evaluate(graph, x)] == net.replay(x).tolist()
+
+
+@pytest.mark.parametrize(
+    ("middle", "more"),
+    [
+        # what is cut off there would be written here
+        ([node("Add", "r down", "t"), node("Unsqueeze", "t one", "at")], {"down": np.array([-2])}),
+        ([node("Unsqueeze", "r one", "at")], {"size": 7}),
+        # a part counted from the end, which is elsewhere after a cut
+        ([node("Slice", "r last most", "t"), node("Unsqueeze", "t one", "at")],
+         {"last": np.array([-1]), "most": np.array([99])}),
+        # the length as a place
+        ([node("Shape", "r", "t"), node("Unsqueeze", "t one", "at")], {}),
+        # places that do not show where the slice begins, as many as it has entries
+        ([node("Slice", "rows i j", "r1"), node("Shape", "r1", "n"), node("Expand", "i n", "t"),
+          node("Unsqueeze", "t one", "at")], {"early": "j"}),
+        # other arithmetic
+        ([node("Mul", "r two", "t"), node("Unsqueeze", "t one", "at")], {}),
+        ([node("Add", "r i", "t"), node("Unsqueeze", "t one", "at")], {}),
+        ([node("Equal", "r two", "c"), node("Where", "c nought r", "t"), node("Unsqueeze", "t one", "at")], {}),
+    ],
+)  # fmt: skip
+def test_what_a_cut_would_change_is_refused(tmp_path: Path, middle: list[Any], more: dict[str, Any]) -> None:
+    if more.pop("early", None):
+        middle = [node("Add", "i one", "j"), *middle]
+    with pytest.raises(UnsupportedNetwork):
+        _ = sliced(tmp_path, middle, **more).graph
+
+
+def test_places_below_zero_have_no_bounds(tmp_path: Path) -> None:
+    """A variable place of a ScatterND counts from the end where it is negative: nothing is claimed there."""
+    from verifolio.graph.settle import settle
+    from verifolio.onnx_import.lower import lower_network
+    from verifolio.plugins.crown.bounder import CrownBounder
+
+    nodes = [
+        to(TensorProto.INT64, "x", "i"), node("Unsqueeze", "i nought", "at"),
+        node("ScatterND", "ones at zero", "y"),
+    ]  # fmt: skip
+    stored = {"nought": np.array([0]), "zero": np.zeros(1, np.float32), "ones": np.ones(3, np.float32)}
+    net = network(tmp_path / "n.onnx", nodes, stored, 1, [3])
+    assert net.replay(np.array([-1.0])).tolist() == [1, 1, 0]
+    graph = lower_network(net).graph
+    lower, upper = np.array([-1.25]), np.array([-0.75])
+    problem = Problem(settle(graph, lower, upper), Domain(lower, upper), (make_rows([({3: 1.0}, 0.5)]),))
+    (bounds,) = CrownBounder().bound([problem])
+    assert bounds.margins_of(problem)[0][0] <= 0

@@ -96,10 +96,10 @@ def test_control_flow_is_refused(tmp_path: Path) -> None:
     )
     network = save(
         tmp_path / "net.onnx",
-        [node("If", "c", then_branch=body, else_branch=body)],
-        {"c": np.array(True)},
+        [node("Loop", "n", "c", "x", body=body)],
+        {"n": np.array(1), "c": np.array(True)},
     )
-    assert "If (node 'the_If')" in refused(network)
+    assert "Loop (node 'the_Loop')" in refused(network)
 
 
 def test_foreign_domains_are_refused(tmp_path: Path) -> None:

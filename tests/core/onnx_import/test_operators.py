@@ -36,6 +36,9 @@ def floats(*numbers: float) -> np.ndarray:
     return np.array(numbers, np.float32)
 
 
+MASK = np.array([[True, False, True], [True, True, True], [False, True, False]])
+
+
 @dataclass(frozen=True)
 class Case:
     """`x` goes to input 0 (or wherever `order` says "x"); further inputs are constants."""
@@ -255,6 +258,32 @@ CASES = [
         coordinate_transformation_mode="align_corners",
     ),
     case("Upsample", (1, 2, 3, 4), floats(1, 1, 2, 2), opset=9, mode="nearest"),
+    case("Trilu", (2, 3, 4), np.array(1, np.int64), opset=14),
+    case("Trilu", (2, 3, 4), np.array(-1, np.int64), opset=14, upper=0),
+    case("Trilu", (3, 3), np.array(99, np.int64), opset=14),
+    case("CumSum", (2, 3, 4), np.array(1, np.int32), opset=14),
+    case("CumSum", (2, 3, 4), np.array(-1, np.int64), opset=14, exclusive=1, reverse=1),
+    case("GatherND", (2, 3, 4), np.array([[0, -1], [1, 2]])),
+    case("GatherND", (2, 3, 4), np.array([[[0], [-1]], [[2], [1]]]), batch_dims=1),
+    case("GatherElements", (2, 3), np.array([[0, -1, 1], [2, 1, 0]]), axis=1),
+    case("GatherElements", (3, 2), np.array([[0, -1]]), axis=0),
+    case("Einsum", (2, 3, 4), equation="bij->jb"),
+    case("Einsum", (2, 3, 4), equation=" b i j "),
+    case("Einsum", (2, 3, 4), weights(4, 5), equation="bij,jk->bik"),
+    case("Einsum", (2, 3, 4), weights(2, 4, 5), equation="bij,bjk->kib"),
+    case("Einsum", (2, 3, 4), weights(2, 3), equation="bij,bk->kj"),
+    case("Einsum", (2, 3, 4), weights(2, 3, 4), equation="bij,bij->"),
+    case("RMSNormalization", (2, 3, 4), weights(4), opset=23),
+    case("RMSNormalization", (2, 3, 4), weights(3, 4), opset=23, axis=1, epsilon=0.1),
+    case("GroupNormalization", (1, 4, 2, 3), weights(4), weights(4), opset=21, num_groups=2),
+    case("Swish", (2, 3), opset=24),
+    case("Swish", (2, 3), opset=24, alpha=-0.7),
+    case("Attention", (1, 2, 3, 4), weights(1, 2, 5, 4), weights(1, 2, 5, 6), opset=23),
+    case("Attention", (1, 3, 8), weights(1, 5, 8), weights(1, 5, 6), opset=23, q_num_heads=2, kv_num_heads=2),
+    case("Attention", (1, 4, 3, 4), weights(1, 2, 3, 4), weights(1, 2, 3, 4), opset=23, is_causal=1),
+    case("Attention", (1, 1, 3, 4), weights(1, 1, 3, 4), weights(1, 1, 3, 4), MASK, opset=23, scale=0.3),
+    case("Attention", (1, 1, 3, 4), weights(1, 1, 3, 4), weights(1, 1, 3, 4), weights(3, 3), opset=23),
+    case("Attention", (1, 1, 3, 4), weights(1, 1, 3, 4), weights(1, 1, 3, 4), opset=23, softcap=2.0),
 ]
 
 

@@ -14,14 +14,29 @@ from typing import Any
 import numpy as np
 import pytest
 
-from verifolio import Account, Asked, Event, Example, InputResult, Reader, Registry, current_plugins, hookimpl
+import verifolio
+from verifolio import (
+    Account,
+    Asked,
+    Event,
+    Example,
+    InputResult,
+    Reader,
+    Registry,
+    Verdict,
+    current_plugins,
+    hookimpl,
+)
 from verifolio.cli.main import run as cli
+from verifolio.data import load_data
+from verifolio.plugins.ensemble.ledger import EnsembleLedger, Fact
 from verifolio.plugins.report.compare import compare_all, decided, robust_at
 from verifolio.plugins.report.content import as_plain, changes, examples, page_content
+from verifolio.plugins.report.look import looking
 from verifolio.plugins.report.page import embedded, make_page
 from verifolio.plugins.report.png import as_image, difference, picture
 from verifolio.plugins.report.sentence import answer
-from verifolio.plugins.report.sources import find_sources, looking
+from verifolio.plugins.report.sources import find_sources
 
 NETWORKS = Path(__file__).resolve().parents[3] / "examples" / "networks"
 DENSE = str(NETWORKS / "digits_dense.onnx")
@@ -109,6 +124,9 @@ def test_critical_radii_and_single_answers_have_reports(tmp_path: Path) -> None:
     assert cli(["critical", DENSE, *options, "--store", str(one)]) == 0
     (chapter,) = content_of_report(one, tmp_path / "one")
     assert chapter["brackets"] and len(chapter["results"]) == len(chapter["examples"]) == 1
+    facts = dict(chapter["provenance"])
+    assert facts["command"].startswith("verifolio critical") and facts["preprocessing"] == "none"
+    assert {"host", "versions", "data test", "inputs of test", "search", "resolution"} <= facts.keys()
     files = [DENSE, str(NETWORKS / "properties/digits_dense_45_0.2.vnnlib")]
     assert cli(["verify", *files, "--timeout", "30", "--store", str(two)]) == 0
     (chapter,) = content_of_report(two, tmp_path / "two")
@@ -118,6 +136,41 @@ def test_critical_radii_and_single_answers_have_reports(tmp_path: Path) -> None:
 def content_of_report(store: Path, out: Path) -> list[dict[str, Any]]:
     assert cli(["report", str(store), "-o", str(out)]) == 0
     return list(content_of(out / "index.html")["chapters"])
+
+
+def test_what_python_asked_is_reported_too(tmp_path: Path) -> None:
+    """With the names of features, and with inputs that are wrong without any change."""
+    store = tmp_path / "api.db"
+    data = load_data("digits:test")
+    verifolio.robustness(
+        DENSE,
+        data.images[1:4].reshape(-1, 8, 8),
+        data.labels[1:4],
+        epsilon=0.03,
+        store=store,
+        executor="inline",
+    )
+    (chapter,) = content_of_report(store, tmp_path / "page")
+    assert [(r[2], r[3]) for r in chapter["results"]] == [
+        ("0", "refuted"),
+        ("1", "proved"),
+        ("2", "misclassified"),
+    ]
+    (example,) = chapter["examples"]
+    assert example["near"].startswith("data:image/png")
+
+
+def test_ensembles_have_reports(tmp_path: Path) -> None:
+    store = tmp_path / "joint.db"
+    facts = [
+        Fact("aaaa+bbbb", "spot1", Verdict.SAT, "joint-gradient", np.ones(3, np.float32)),
+        Fact("aaaa+cccc", "spot1", Verdict.UNSAT, "crown"),
+    ]
+    with EnsembleLedger(store) as ledger:
+        ledger.add(facts)
+    (chapter,) = content_of_report(store, tmp_path / "page")
+    assert chapter["answer"] == "2 questions: 1 proved, 1 counterexample and 0 open."
+    assert len(chapter["examples"]) == 1
 
 
 def test_what_cannot_be_reported_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -19,6 +19,7 @@ from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import State
 from verifolio.plugins.crown.propagate.relax.base import Interval
 from verifolio.plugins.crown.search.candidates import CandidatePoints
+from verifolio.plugins.crown.search.neurons.lp_tree import LpTree
 from verifolio.plugins.crown.search.neurons.neuron_search import ROOT_ITERATIONS, NeuronSearch
 from verifolio.plugins.crown.search.neurons.record import ProofRecord, RefinementRounds
 from verifolio.plugins.crown.search.neurons.refinement import (
@@ -138,11 +139,16 @@ class StagedSearch:
             if net is None:
                 self.record = ProofRecord(options.memory) if options.trace else None
                 return self._bounds_alone()
-            last = not stages or options.split == "none" or len(net.cuts) < 2
-            part = budget if last else budget.share(min(stages[0].search * whole, LONG))
+            programs = bool(options.trace) and len(net.cuts) == 1 and options.split != "none"
+            last = not programs and (not stages or options.split == "none" or len(net.cuts) < 2)
+            part = budget if last else budget.share(min((stages or STAGES)[0].search * whole, LONG))
             search = NeuronSearch(self.root, net, self.points, replace(self.context, budget=part), options)
             outcome, self.record = search.run(), search.record
             if outcome.verdict.decided or last or budget.expired():
+                return outcome
+            if programs and self.root.stacked is not None:
+                tree = LpTree(self.root, net, self.root.stacked, self.context, options.memory)
+                outcome, self.record = tree.run(), tree.record
                 return outcome
             stage, *stages = stages
             part = budget.share(min(stage.refine * whole, LONG))
