@@ -87,7 +87,7 @@ def test_wheel_equals_tree(tmp_path: Path) -> None:
     copy_tracked(tmp_path / "tree")
     with zipfile.ZipFile(build_wheel(tmp_path / "tree", tmp_path)) as wheel:
         names = {n for n in wheel.namelist() if ".dist-info/" not in n and not n.endswith((".so", ".pyd"))}
-    assert names == shipped((".py", ".pyi", ".yaml", "py.typed"))
+    assert names == shipped((".py", ".pyi", ".yaml", ".js", ".css", "py.typed"))
 
 
 def test_a_strangers_package_installs_and_passes_its_tests(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_a_strangers_package_installs_and_passes_its_tests(tmp_path: Path) -> No
     rows = "network,split,image_id,label,predicted,lower,upper,gap,status,seconds,queries,cancelled\n"
     rows += "".join(f"n.onnx,test,{k},{k % 2},{k % 2},0.{k + 1},0.9,0.1,open,1.0,3,0\n" for k in range(4))
     (tmp_path / "run.csv").write_text(rows)
-    run_command(site, "distribution", "report", "run.csv", "--section", "by-label", "--output", "page")
+    run_command(site, "report", "run.csv", "--section", "by-label", "--output", "page")
     assert (tmp_path / "page/by_label.csv").read_text() == "label,inputs,mean\n0,2,0.2\n1,2,0.3\n"
     assert "Proved radii by class" in (tmp_path / "page/index.html").read_text()
     where = ["critical", str(network), "--data", "digits:test", "--index", "1", "--json"]

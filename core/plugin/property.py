@@ -237,7 +237,7 @@ def build_query(
             f"property {prop.name}", f"networks with {len(lower)} inputs, as the data has", got, "match them"
         )
     specification = specification_from_cases([box_case(lower, upper, disjuncts)], output_size=size)
-    labels = {"property": prop.name, "epsilon": repr(reference.epsilon), "label": str(reference.label)}
+    labels = {"property": prop.name, "epsilon": repr(float(reference.epsilon)), "label": str(reference.label)}
     labels |= {k: v for k, v in reference.origin.items() if k in ("data", "index", "shape")}
     return Query(tuple(networks), specification, prop.ball(reference), len(networks) > 1, prop.name, labels)
 

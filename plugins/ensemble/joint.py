@@ -130,7 +130,7 @@ def joint_query(
     lower, upper = reference.box
     size = sum(n.output_size for n in networks)
     specification = specification_from_cases([box_case(lower, upper, disjuncts)], output_size=size)
-    labels = {"property": name, "epsilon": repr(reference.epsilon), "label": str(reference.label)}
+    labels = {"property": name, "epsilon": repr(float(reference.epsilon)), "label": str(reference.label)}
     labels["networks"] = " ".join(n.path.name for n in networks)
     return Query(tuple(networks), specification, reference.ball, True, name, labels)
 

@@ -238,7 +238,7 @@ def store_cases(f: Folder) -> list[Case]:
     for name, path in paths.items():
         found.append((f"store {name}", ["verify", f.net, f.quick, "--store", path, *inline]))
         found.append((f"runs {name}", ["portfolio", "build", f"crown={path}" if name == "folder" else path]))
-        found.append((f"report {name}", ["distribution", "report", path, "--output", str(f.root / "report")]))
+        found.append((f"report {name}", ["report", path, "--output", str(f.root / "report")]))
     return found
 
 
