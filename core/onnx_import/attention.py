@@ -20,6 +20,10 @@ def lower_attention(low: Lowering, call: Call) -> Value:
         raise Refused("Attention with a cache or with its scores as an output")
     if call.integer("qk_matmul_output_mode", 0):
         raise Refused("Attention with its scores as an output")
+    if all(isinstance(call.value(i), Known) for i in range(3)):
+        raise Refused(
+            "Attention of constants"
+        )  # they may be half precision, in which ONNX Runtime computes then
     flat = len(call.value(0).shape) == 3
     q = _heads(call.value(0), call.integer("q_num_heads", 0))
     k, v = (_heads(call.value(i), call.integer("kv_num_heads", 0)) for i in (1, 2))

@@ -136,6 +136,7 @@ def test_a_driver_whose_threads_cannot_run(
     assert seconds < 4.0 + LATE + BUSY
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_signals_reach_the_command_and_its_end_is_the_same(tmp_path: Path, network: Network) -> None:
     for number, code in ((signal.SIGINT, 130), (signal.SIGTERM, -signal.SIGTERM)):
         folder = tmp_path / str(int(number))

@@ -84,6 +84,7 @@ def test_every_view_has_another_token(tmp_path: Path) -> None:
         make_server(tmp_path / "none.db", Asked())
 
 
+@pytest.mark.usefixtures("interruptible")
 def test_stopping_the_view_does_not_touch_the_run(tmp_path: Path) -> None:
     store = tmp_path / "live.db"
     with Recorder(store, Invocation("measure", {}, "verifolio measure")) as run:

@@ -1,4 +1,4 @@
-"""Fixtures for the tests of the core."""
+"""Fixtures for all tests."""
 
 from __future__ import annotations
 
