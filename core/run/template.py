@@ -8,14 +8,16 @@ import gc
 import importlib
 import json
 import os
+import select
 import shutil
 import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from multiprocessing import Pipe, reduction
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
@@ -32,6 +34,9 @@ _BOOT = (
 
 # What workers that decide queries start with; importing these takes most of the time from start to verdict.
 PRELOAD = ("torch", "onnxruntime", "verifolio.solve.preload")
+GLANCE = (
+    0.2  # seconds between looks at the driver while modules are imported: nobody notices a template that long
+)
 
 
 class Template:
@@ -118,12 +123,13 @@ def main(path: list[str], line: int, driver: int, preload: list[str]) -> None:
     """Import, then fork a supervisor for every handle that arrives, until the driver is gone."""
     del path
     gc.disable()  # imports make no garbage worth collecting
-    for name in preload:
-        try:
-            importlib.import_module(name)
-        except Exception:  # a job that needs the module will say so better
-            traceback.print_exc()
     watch = _watch_process(driver)
+    with _leaving_with(watch):
+        for name in preload:
+            try:
+                importlib.import_module(name)
+            except Exception:  # a job that needs the module will say so better
+                traceback.print_exc()
     tree.become_subreaper()
     gc.collect()
     gc.enable()
@@ -136,6 +142,23 @@ def main(path: list[str], line: int, driver: int, preload: list[str]) -> None:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         os._exit(0)
+
+
+@contextlib.contextmanager
+def _leaving_with(watch: int | None) -> Iterator[None]:
+    """End this process if the driver ends meanwhile; the thread that looks is gone before anything is forked."""
+    done = threading.Event()
+
+    def look() -> None:
+        while not done.wait(GLANCE):
+            if watch is not None and select.select([watch], [], [], 0.0)[0]:
+                os._exit(0)
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    yield
+    done.set()
+    thread.join()
 
 
 def _watch_process(pid: int) -> int | None:
