@@ -13,7 +13,7 @@ PARALLEL := -n $(JOBS) --dist loadfile
 VENV := .venv
 RUN := $(VENV)/bin
 # The environment is rebuilt whenever what it was made from has changed, or when the folder has moved.
-KEY := $(shell { cat pyproject.toml constraints.txt plugins/crown/kernel/_boxes.c; pwd; $(PYTHON) --version; } | cksum | tr ' ' '-')
+KEY := $(shell { cat pyproject.toml constraints.txt plugins/crown/kernel/*.[ch]; pwd; $(PYTHON) --version; } | cksum | tr ' ' '-')
 READY := $(VENV)/ready-$(KEY)
 DOCS_READY := $(VENV)/docs-$(KEY)
 TYPES := build/types

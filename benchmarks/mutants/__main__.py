@@ -69,7 +69,7 @@ def _rank(mutant: Mutant, seed: int) -> str:
 def parses(file: str, text: str) -> bool:
     """Whether a mutant is a program at all; of C the compiler is asked later."""
     try:
-        ast.parse("" if file.endswith(".c") else text)
+        ast.parse("" if file.endswith((".c", ".h")) else text)
     except SyntaxError:
         return False
     return True

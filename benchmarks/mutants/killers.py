@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from .scratch import KERNEL, ONE_TEST, Scratch
+from .scratch import IN_C, ONE_TEST, Scratch
 
 # a test that takes a good part of its limit on the unchanged tree may reach it for no other reason than load
 LONGEST = ONE_TEST / 8
-WRAPPER = "plugins/crown/kernel/boxes.py"  # calls the kernel, which no tracer sees
+WRAPPERS = {"_boxes.c": "plugins/crown/kernel/boxes.py"}  # call the kernels, which no tracer sees
+OTHER_WRAPPER = "plugins/crown/kernel/quadratics.py"
 WORKERS = "core/run/"  # what a test does in worker processes, no tracer sees either
 
 
@@ -52,7 +53,8 @@ def contents(folder: Path, files: Iterable[str]) -> str:
     """A hash of test files and of all that they may test."""
     digest = hashlib.sha256()
     sources = [p for part in ("core", "plugins", "vnnlib") for p in (folder / part).rglob("*.py")]
-    for path in [*sorted(sources), folder / KERNEL, *(folder / f for f in files)]:
+    kernels = (folder / "plugins").rglob("*.[ch]")
+    for path in [*sorted(sources), *sorted(kernels), *(folder / f for f in files)]:
         digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -85,8 +87,9 @@ def killers(file: str, source: str, line: int, traced: Iterable[Traced], before:
     work done by worker processes come last.
     """
     tests = list(traced)
-    if file == KERNEL:
-        chosen = [t for t in tests if t.calls_into(WRAPPER, None)]
+    if file.endswith(IN_C):
+        wrapper = WRAPPERS.get(Path(file).name, OTHER_WRAPPER)
+        chosen = [t for t in tests if t.calls_into(wrapper, None)]
     else:
         lines = function_around(source, line)
         chosen = [t for t in tests if t.calls_into(file, lines)]

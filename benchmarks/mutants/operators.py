@@ -66,7 +66,7 @@ def mutants(file: str, source: str) -> list[Mutant]:
     data = source.encode()
     starts = [0, *(m.end() for m in re.finditer(rb"\n", data))]
     found: dict[str, Mutant] = {}
-    edits = _edits_of_c(source) if file.endswith(".c") else _edits_of_python(source, starts)
+    edits = _edits_of_c(source) if file.endswith((".c", ".h")) else _edits_of_python(source, starts)
     seen: dict[str, int] = {}
     for start, end, after, operator in sorted(edits):
         before = data[start:end].decode()

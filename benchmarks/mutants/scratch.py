@@ -20,7 +20,8 @@ import pytest
 
 from .tracer import Chosen, Tracer
 
-KERNEL = "plugins/crown/kernel/_boxes.c"
+KERNELS = ("plugins/crown/kernel/_boxes.c", "plugins/crown/kernel/_quadratics.c")
+IN_C = (".c", ".h")
 ONE_TEST = 50  # seconds; a mutant that loops for ever fails its test
 NOTHING = int(pytest.ExitCode.NO_TESTS_COLLECTED)  # every test of the files is deselected
 HEAVY = (
@@ -69,21 +70,14 @@ class Scratch:
         return (self.folder / name).read_text(encoding="utf-8")
 
     def compile(self) -> bool:
-        """Build the kernel in the copy; whether the compiler accepts it."""
+        """Build the kernels in the copy; whether the compiler accepts them."""
+        return all(self._compile(self.folder / name) for name in KERNELS)
+
+    def _compile(self, source: Path) -> bool:
         suffix = sysconfig.get_config_var("EXT_SUFFIX")
-        target = (self.folder / KERNEL).with_name(f"_boxes{suffix}")
         include = sysconfig.get_paths()["include"]
-        command = [
-            "cc",
-            "-O3",
-            "-fPIC",
-            "-shared",
-            f"-I{include}",
-            str(self.folder / KERNEL),
-            "-o",
-            str(target),
-            "-lm",
-        ]
+        target = source.with_name(f"{source.stem}{suffix}")
+        command = ["cc", "-O3", "-fPIC", "-shared", f"-I{include}", str(source), "-o", str(target), "-lm"]
         return subprocess.run(command, capture_output=True, check=False).returncode == 0
 
     def run(self, tests: list[str], seconds: float) -> Result:
@@ -144,12 +138,12 @@ class Scratch:
         before = path.read_text(encoding="utf-8")
         path.write_text(text, encoding="utf-8")
         try:
-            if name == KERNEL and not self.compile():
+            if name.endswith(IN_C) and not self.compile():
                 return Result("broken", "does not compile")
             return self.run(tests, seconds)
         finally:
             path.write_text(before, encoding="utf-8")
-            if name == KERNEL:
+            if name.endswith(IN_C):
                 self.compile()
 
 

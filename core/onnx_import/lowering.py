@@ -33,7 +33,8 @@ from verifolio.run.memory import allowed_memory
 
 FOLDINGS = 12  # roundings of a folded weight that `verifolio.graph.settle` allows for
 # Bytes of memory that a number of a tensor costs on its way: its place in a view, its value at a few points in double
-# precision, then in single precision an interval, two lines and rounding. Measured on a look-alike of VGG16.
+# precision, then in single precision an interval, two lines and rounding. An estimate; a look-alike of VGG16 imports
+# with less.
 BYTES_PER_NUMBER = 64
 LARGEST = 4  # a single tensor may have this part of all numbers
 _WEIGHTS = ("value", "weight", "bias", "error", "weight_error", "bias_error")

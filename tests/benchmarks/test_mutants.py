@@ -62,10 +62,10 @@ def test_a_change_of_one_file_leaves_the_rest_of_the_sample_alone(tmp_path: Path
 
 
 def test_files_that_are_named_exist() -> None:
-    from benchmarks.mutants.killers import WORKERS, WRAPPER
-    from benchmarks.mutants.scratch import KERNEL
+    from benchmarks.mutants.killers import OTHER_WRAPPER, WORKERS, WRAPPERS
+    from benchmarks.mutants.scratch import KERNELS
 
-    assert all((ROOT / name).exists() for name in (WORKERS, WRAPPER, KERNEL))
+    assert all((ROOT / name).exists() for name in (WORKERS, OTHER_WRAPPER, *WRAPPERS.values(), *KERNELS))
 
 
 def test_mutants_change_one_place_and_parse() -> None:
@@ -154,7 +154,7 @@ def test_tests_that_call_the_changed_function_come_first() -> None:
     from collections import Counter
 
     from benchmarks.mutants.killers import Traced, function_around, killers
-    from benchmarks.mutants.scratch import KERNEL
+    from benchmarks.mutants.scratch import KERNELS
 
     source = "A = 1\n\n@cache\ndef f():\n    def g():\n        return 1\n    return g()\n\ndef h():\n    return 2\n"
     assert function_around(source, 1) is None
@@ -172,7 +172,7 @@ def test_tests_that_call_the_changed_function_come_first() -> None:
     assert killers("core/a.py", source, 7, traced, Counter(slow=1)) == ["slow", "quick", "worker"]
     assert killers("core/a.py", source, 6, traced, Counter()) == ["slow", "worker"]
     assert killers("core/a.py", source, 1, traced, Counter()) == ["other", "quick", "slow", "worker"]
-    assert killers(KERNEL, "", 1, traced, Counter()) == ["boxes", "worker"]
+    assert killers(KERNELS[0], "", 1, traced, Counter()) == ["boxes", "worker"]
 
 
 def test_tests_are_traced_once_and_run_in_the_order_asked_for(tmp_path: Path) -> None:
