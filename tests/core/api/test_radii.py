@@ -130,7 +130,7 @@ def test_what_has_no_single_radius_is_refused(model: nn.Module, digits: Digits) 
     with pytest.raises(InputError, match="range"):
         verifolio.distribution(model, digits[0][:2] * 16, digits[1][:2], executor="inline")
     with pytest.raises(InputError, match="did you mean tolerance"):
-        verifolio.distribution(*few, tolerence=0.1)
+        verifolio.distribution(*few, tolerence=0.1)  # type: ignore[call-arg]
     with pytest.raises(InputError, match="one radius for all"):
         verifolio.distribution(*few, epsilon={"a": 1.0})  # type: ignore[arg-type]
     with pytest.raises(InputError, match="fixed"):
