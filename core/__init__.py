@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
     from verifolio.api.ask import AskOptions, attack, compare, robustness, verify
     from verifolio.api.models import ExportedModel, export
+    from verifolio.api.radii import RadiusOptions, critical, distribution
     from verifolio.errors import (
         InputError,
         SoundnessAlarm,
@@ -54,6 +55,7 @@ if TYPE_CHECKING:
     from verifolio.portfolio.tree import Member, Portfolio, Race, Series, single_verifier
     from verifolio.results.comparison import Comparison
     from verifolio.results.counterexample import Counterexample
+    from verifolio.results.radii import CriticalRadius, Distribution
     from verifolio.results.robustness import InputVerdict, Robustness
     from verifolio.run.budget import Budget
     from verifolio.run.job import End, Job, Limits, Link, Result
@@ -68,9 +70,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "api.ask": ("AskOptions", "attack", "compare", "robustness", "verify"),
     "api.models": ("ExportedModel", "export"),
+    "api.radii": ("RadiusOptions", "critical", "distribution"),
     "plugin.exporter": ("Export", "Exporter"),
     "results.comparison": ("Comparison",),
     "results.counterexample": ("Counterexample",),
+    "results.radii": ("CriticalRadius", "Distribution"),
     "results.robustness": ("InputVerdict", "Robustness"),
     "model.neighbourhood": ("Neighbourhood",),
     "model.joint": ("Joint",),
@@ -155,8 +159,10 @@ __all__ = [
     "Content",
     "Context",
     "Counterexample",
+    "CriticalRadius",
     "DataSource",
     "Dataset",
+    "Distribution",
     "Domain",
     "End",
     "Estimator",
@@ -197,6 +203,7 @@ __all__ = [
     "Query",
     "Race",
     "RadiusBounds",
+    "RadiusOptions",
     "RadiusStart",
     "Reader",
     "Reference",
@@ -223,8 +230,10 @@ __all__ = [
     "Witness",
     "attack",
     "compare",
+    "critical",
     "current_plugins",
     "default_portfolio",
+    "distribution",
     "export",
     "hookimpl",
     "judge_counterexample",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
@@ -71,6 +71,7 @@ class AskOptions(TypedDict, total=False):
 
 RUNNING = ("timeout", "verifier", "portfolio", "jobs", "cores", "memory", "seed", "executor")
 EXPORT = ("scale", "mean", "std", "channels")
+ALL_OPTIONS = tuple(AskOptions.__annotations__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,17 +121,22 @@ def chosen_property(told: Mapping[str, Any]) -> Property:
     return choose_property(given, told.get("property_options"))
 
 
-def prepare(model: object, data: Dataset, told: Mapping[str, Any]) -> Prepared:
-    """Export, fold, compare; and say how accurate the network is where that looks wrong."""
-    unknown = sorted(set(told) - set(AskOptions.__annotations__))
+def check_options(told: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuse a name that is not known, with the one that may be meant."""
+    unknown = sorted(set(told) - set(known))
     if unknown:
         from difflib import get_close_matches
 
-        near = get_close_matches(unknown[0], AskOptions.__annotations__, 1)
-        remedy = (
-            f"did you mean {near[0]}?" if near else f"options are {', '.join(AskOptions.__annotations__)}"
-        )
+        near = get_close_matches(unknown[0], known, 1)
+        remedy = f"did you mean {near[0]}?" if near else f"options are {', '.join(known)}"
         raise InputError("options", "a known name", unknown[0], remedy)
+
+
+def prepare(
+    model: object, data: Dataset, told: Mapping[str, Any], known: Collection[str] = ALL_OPTIONS
+) -> Prepared:
+    """Export, fold and compare the model, and read the options."""
+    check_options(told, known)
     given = {k: told[k] for k in EXPORT if k in told}
     made = exported(model, data, preprocessing_of(**given), name=str(told.get("name", "")))
     running = {k: told[k] for k in RUNNING if k in told}
@@ -169,7 +175,8 @@ def decide(prepared: Prepared, inputs: Inputs, numbers: Sequence[int]) -> Robust
     known: dict[int, InputVerdict] = {}
     shown = bool(prepared.told.get("progress", True))
     interrupted = False
-    tell(inputs)
+    if inputs.network.output_size > 1:
+        tell(inputs.accuracy, len(inputs.indices))
     running, folder = with_store(prepared.running)
     with Counter(len(inputs.indices), shown) as count:
         try:
@@ -221,13 +228,11 @@ def epsilon_text(inputs: Inputs) -> str:
     return ", ".join(moving[:6]) + (f" and {len(moving) - 6} more" if len(moving) > 6 else "")
 
 
-def tell(inputs: Inputs) -> None:
+def tell(share: float | None, count: int) -> None:
     """An accuracy that looks like wrong preprocessing is said at once."""
-    share = inputs.accuracy
-    if share is not None and share < TOLD and inputs.network.output_size > 1:
-        right = round(share * len(inputs.indices))
+    if share is not None and share < TOLD:
         sys.stderr.write(
-            f"warning: the network classifies {right} of {len(inputs.indices)} of these inputs as labelled; "
+            f"warning: the network classifies {round(share * count)} of {count} of these inputs as labelled; "
             "are preprocessing (scale, mean, std, channels, layout) and labels right?\n"
         )
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -28,6 +28,13 @@ if TYPE_CHECKING:
 Mode = Literal["label", "predicted"]
 
 
+def check_labels(data: Dataset, indices: Sequence[int], reference: Mode) -> None:
+    """Refuse inputs without labels where labels must not change."""
+    if reference == "label" and (data.labels[list(indices)] == NO_LABEL).any():
+        remedy = "give y, or ask about what the network predicts (reference='predicted')"
+        raise InputError(f"data {data.name}", "labels", "none", remedy)
+
+
 @dataclass(frozen=True, eq=False)
 class Inputs:
     """Inputs of a data set on one network, and what is asked around each.
@@ -47,9 +54,7 @@ class Inputs:
         """Refuse data that does not belong to the network, or lies outside of the legal range."""
         check_shape(self.data, self.network)
         check_range(self.data, self.indices, self.around.low, self.around.high)
-        if self.reference == "label" and (self.data.labels[list(self.indices)] == NO_LABEL).any():
-            remedy = "give y, or ask about what the network predicts (reference='predicted')"
-            raise InputError(f"data {self.data.name}", "labels", "none", remedy)
+        check_labels(self.data, self.indices, self.reference)
 
     @cached_property
     def clean(self) -> dict[int, Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from verifolio.results.counterexample import Counterexample, as_image, png
 
 if TYPE_CHECKING:
+    from verifolio.results.radii import CriticalRadius
     from verifolio.results.robustness import Robustness
 
 BARS = 12  # features in a picture of a table's row
@@ -99,11 +101,42 @@ def draw_results(result: Robustness) -> Any:
     axis.set_xlim(0, max(start, 1))
     axis.set_title(result.headline, fontsize=9)
     axis.legend(loc="upper center", bbox_to_anchor=(0.5, -0.25), ncols=4, fontsize=8, frameon=False)
-    for k, found in enumerate(images):
-        if k == 0:
-            cells = rows[1].subplots(1, max(len(images), 2), squeeze=False)[0]
-            for cell in cells:
-                cell.axis("off")
-        cells[k].imshow(as_image(found.input), cmap="gray", interpolation="nearest")
-        cells[k].set_title(f"{found.index}: {found.label} as {found.prediction}", fontsize=8)
+    if images:
+        thumbnails(rows[1], images)
+    return figure
+
+
+def thumbnails(figure: Any, images: Sequence[Counterexample]) -> None:
+    """Counterexamples in a row."""
+    cells = figure.subplots(1, max(len(images), 2), squeeze=False)[0]
+    for cell in cells:
+        cell.axis("off")
+    for cell, found in zip(cells, images, strict=False):
+        cell.imshow(as_image(found.input), cmap="gray", interpolation="nearest")
+        cell.set_title(f"{found.index}: {found.label} as {found.prediction}", fontsize=8)
+
+
+def draw_radii(radii: Sequence[CriticalRadius], norm: str) -> Any:
+    """The share of all inputs that is robust up to each radius: a band from proved to not refuted, per network."""
+    from matplotlib.figure import Figure
+
+    images = [r.counterexample for r in radii if r.counterexample is not None and r.counterexample.is_image]
+    figure = Figure(figsize=(8, 3.2 + (2.0 if images else 0)), layout="constrained")
+    rows: Any = figure.subfigures(2, 1, height_ratios=(2, 1.2)) if images else [figure]
+    axis = rows[0].subplots()
+    ends = [v for r in radii for v in (r.lower, r.upper) if v is not None]
+    grid = np.unique([0.0, *ends, 1.05 * max(ends, default=0.0) or 1.0])
+    for name in dict.fromkeys(r.network for r in radii):
+        mine = [r for r in radii if r.network == name]
+        proved = [sum(r.proved_at(e) for r in mine) / len(mine) for e in grid]
+        possible = [sum(not r.refuted_at(e) for r in mine) / len(mine) for e in grid]
+        (line,) = axis.step(grid, proved, where="pre", label=name)
+        axis.step(grid, possible, where="post", color=line.get_color(), linestyle="--", linewidth=0.8)
+        axis.fill_between(grid, 0, proved, step="pre", color=line.get_color(), alpha=0.15)
+    axis.set_ylim(0, 1.02)
+    axis.set_xlabel(f"radius ({norm})", fontsize=8)
+    axis.set_ylabel("inputs proved (line), not refuted (dashed)", fontsize=8)
+    axis.legend(fontsize=8, frameon=False)
+    if images:
+        thumbnails(rows[1], images[:6])
     return figure

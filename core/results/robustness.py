@@ -6,13 +6,13 @@ import csv
 import html
 import json
 import math
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from verifolio.results.counterexample import Counterexample
+from verifolio.results.folder import copy_store
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -172,8 +172,7 @@ class Robustness:
         (target / "result.json").write_text(json.dumps(self.facts(), indent=1) + "\n", encoding="utf-8")
         (target / self.network.path.name).write_bytes(self.network.content())
         self.save_pictures(target / "counterexamples")
-        if self.store is not None and self.store.is_file():
-            shutil.copyfile(self.store, target / "store.db")
+        copy_store(self.store, target)
         return target
 
     def save_pictures(self, folder: str | Path) -> list[Path]:

@@ -20,8 +20,9 @@ def register_estimators(registry: Registry[Estimator]) -> None:
     from .bracket import Bracket
     from .closest import Closest
     from .grid_search import Binary, KBinary
+    from .many import Many
 
-    for cls in (Bracket, Binary, KBinary, Closest):
+    for cls in (Bracket, Binary, KBinary, Closest, Many):
         registry.add(cls)
 
 

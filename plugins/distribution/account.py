@@ -78,13 +78,13 @@ class _Told:
         names = distinct([r["network"] for r in shown], [r["network_key"] for r in shown])
         splits = distinct([r["split"] for r in shown], [r["data_key"] for r in shown])
         self.networks |= dict(zip(names, (r["network_key"] for r in shown), strict=True))
-        who = _deciders(steps)
+        who = deciders(steps)
         inputs = {r["question"]: (n, str(r["image_id"])) for r, n in zip(shown, names, strict=True)}
         for r, name, split in zip(shown, names, splits, strict=True):
             place = (name, split, str(r["image_id"]))
-            self.results.append(_result(place, r, who.get(r["question"], "")))
+            self.results.append(input_result(place, r, who.get(r["question"], "")))
             if r["witness"] is not None:
-                self.examples.append(_example(place, r, settings, who.get(r["question"], "")))
+                self.examples.append(example_of(place, r, settings, who.get(r["question"], "")))
         self.events += [
             Event(
                 *(s["created"], s["verifier"], s["verdict"], s["seconds"]),
@@ -98,7 +98,7 @@ class _Told:
         self.facts |= _facts(settings, shown, splits) | {"run": self.run}
 
 
-def _deciders(steps: Sequence[sqlite3.Row]) -> dict[str, str]:
+def deciders(steps: Sequence[sqlite3.Row]) -> dict[str, str]:
     """By question who proved the lower side and who found the upper one."""
     proved: dict[str, tuple[float, str]] = {}
     found: dict[str, tuple[float, str]] = {}
@@ -114,7 +114,7 @@ def _deciders(steps: Sequence[sqlite3.Row]) -> dict[str, str]:
     }
 
 
-def _result(place: tuple[str, str, str], r: sqlite3.Row, verifier: str) -> InputResult:
+def input_result(place: tuple[str, str, str], r: sqlite3.Row, verifier: str) -> InputResult:
     return InputResult(
         *place,
         r["status"],
@@ -142,7 +142,7 @@ def _from_table(row: Row) -> InputResult:
     )
 
 
-def _example(
+def example_of(
     place: tuple[str, str, str], r: sqlite3.Row, settings: Mapping[str, Any], verifier: str
 ) -> Example:
     shape = tuple(int(n) for n in (r["shape"] or "").split("x") if n)

@@ -356,13 +356,17 @@ def survives_rounding(family: Family, found: Critical, scale: float, oracle: Ora
 
 
 def make_items(
-    networks: Sequence[Network], sets: Sequence[tuple[Dataset, Sequence[int]]], together: int = 1
+    networks: Sequence[Network],
+    sets: Sequence[tuple[Dataset, Sequence[int]]],
+    together: int = 1,
+    called: Sequence[str] = (),
 ) -> list[Item]:
-    """Network by network (or `together` at a time); file names tell them apart, or more where they do not."""
+    """Network by network (or `together` at a time); `called` or file names tell them apart, or whole paths."""
     groups = [tuple(networks[i : i + together]) for i in range(0, len(networks), together)]
     if len(networks) % together:
         raise InputError("networks", f"a multiple of {together} for this property", str(len(networks)))
-    names = ["+".join(n.path.name for n in group) for group in groups]
+    single = called or [n.path.name for n in networks]
+    names = ["+".join(single[i : i + together]) for i in range(0, len(networks), together)]
     if len(set(names)) < len(names):
         names = ["+".join(str(n.path) for n in group) for group in groups]
     splits = split_names([data for data, _ in sets])

@@ -16,6 +16,7 @@ import verifolio
 from verifolio import InputError, Robustness
 from verifolio.api import ask
 from verifolio.api.progress import Counter
+from verifolio.cli.main import run as cli
 
 from .conftest import MEAN, STD
 
@@ -61,6 +62,8 @@ def test_results_are_read_in_many_ways(result: Robustness, tmp_path: Path) -> No
     assert verifolio.Network.load(tmp_path / "out/sequential.onnx").sha256 == result.network.sha256
     with verifolio.Store(tmp_path / "out/store.db") as store:
         assert list(store.answers())
+    assert cli(["report", str(tmp_path / "out"), "-o", str(tmp_path / "page")]) == 0
+    assert "sequential" in next((tmp_path / "page").glob("*.html")).read_text()
 
 
 def test_wrong_preprocessing_shows_at_once(

@@ -8,11 +8,14 @@ import numpy as np
 
 from verifolio.encode.onnx_writer import write_onnx
 from verifolio.onnx_import.network import Network
+from verifolio.plugin.data_source import Dataset
 from verifolio.plugin.manager import current_plugins
+from verifolio.plugin.radii import RadiiFound, RadiiRequest
 from verifolio.plugins.distribution.bracket import Bracket
 from verifolio.plugins.distribution.closest import Closest
 from verifolio.plugins.distribution.family import Family
 from verifolio.plugins.distribution.grid_search import Binary, KBinary
+from verifolio.plugins.distribution.many import Many
 from verifolio.plugins.distribution.radius_search import Critical, RadiusQuestion
 from verifolio.testing import EstimatorConformance
 from verifolio.testing.networks import dense_graph
@@ -51,6 +54,27 @@ class TestClosest(Searches):
     make = Closest
 
 
+class TestMany(EstimatorConformance):
+    make = Many
+
+    def request(self, folder: Path) -> RadiiRequest:
+        network = half(folder).network
+        data = Dataset("data", "", np.array([[0.3]]), np.array([0]), (1,), 2)
+        store = folder / "store.db"
+        store.unlink(missing_ok=True)  # a second run asks again
+        return RadiiRequest({"half": network}, data, (0,), store, search={"tolerance": 0.01, "budget": 10.0})
+
+    def check(self, result: RadiiFound) -> None:
+        (found,) = result.results
+        assert found.lower is not None and found.upper is not None
+        assert found.lower <= 0.2 <= found.upper + 1e-6
+
+    def essence(self, result: RadiiFound) -> object:
+        return [(r.place, r.status, r.lower, r.upper) for r in result.results]
+
+    facts = essence
+
+
 def test_they_are_installed() -> None:
-    for name in ("bracket", "binary", "k-binary", "closest"):
+    for name in ("bracket", "binary", "k-binary", "closest", "distribution"):
         assert current_plugins().estimators.get(name).name == name
