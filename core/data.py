@@ -66,6 +66,7 @@ def check_shape(data: Dataset, network: Network) -> None:
 
     Axes of length 1 do not count, because channels and batches of 1 come and go.
     """
+    _check_class_names(data, network)
     tensors = network.inputs
     wanted = _axes(tensors[0].shape) if len(tensors) == 1 else (network.input_size,)
     got = _axes(data.shape)
@@ -76,6 +77,17 @@ def check_shape(data: Dataset, network: Network) -> None:
     remedy = f"--layout {fitting[0]} turns the axes" if fitting else "use the data this network was made for"
     expected = f"inputs of shape {_shape(wanted)} for {network.path.name}"
     raise InputError(f"data {data.name}:{data.split}", expected, _shape(got), remedy)
+
+
+def _check_class_names(data: Dataset, network: Network) -> None:
+    """Refuse names of classes that may stand for other outputs: they are in order only if none is missing."""
+    names, outputs = data.class_names, network.output_size
+    if names and len(names) != outputs:
+        expected = f"labels that name all {outputs} classes of {network.path.name}, or class numbers"
+        remedy = "give the labels as numbers, the places of the classes among the outputs"
+        raise InputError(
+            f"data {data.name}:{data.split}", expected, f"{len(names)}: {', '.join(names[:5])}", remedy
+        )
 
 
 def _axes(shape: tuple[int, ...]) -> tuple[int, ...]:
@@ -155,6 +167,8 @@ def parse_indices(text: str, size: int | None = None) -> list[int]:
     found: dict[int, None] = {}
     for part in text.split(","):
         found.update(dict.fromkeys(_indices_of(part.strip(), text, size)))
+    if not found:
+        raise InputError(f"indices {text!r}", "at least one input", "none", "write ranges like 0:20")
     return list(found)
 
 

@@ -102,7 +102,7 @@ class Prepared:
         unlabelled: Mode = "predicted" if (labels == NO_LABEL).all() else "label"
         made = Inputs(
             self.model.network,
-            replace(data, labels=labels),
+            replace(data, labels=labels, class_names=names),
             tuple(indices),
             features.around(NORMS[norm]),
             chosen_property(self.told),

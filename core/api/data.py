@@ -109,6 +109,8 @@ def _labels(y: object, count: int) -> tuple[NDArray[np.int64], tuple[str, ...]]:
             "labels", "class numbers from 0, or names", f"such as {given[0]}", "labels are classes"
         )
     texts = [label_text(v) for v in given.tolist()]
+    if all(t.isascii() and t.isdigit() and len(t) < 10 for t in texts):
+        return _labels(np.array(texts, np.int64), count)
     names = tuple(sorted(set(texts)))
     position = {name: k for k, name in enumerate(names)}
     return np.array([position[t] for t in texts], np.int64), names

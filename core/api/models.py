@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -167,7 +167,8 @@ def compare_with_original(
 ) -> ExportedModel:
     """Both on the first inputs of the data; refuses a network that computes something else."""
     network = bare.network
-    check_shape(data, network)
+    check_features(data, bare.features)
+    check_shape(replace(data, class_names=()) if bare.classes else data, network)
     count = min(len(data), COMPARED)
     inputs = np.stack([data.image(i) for i in range(count)])
     ours = np.stack([network.replay(x) for x in inputs]).astype(np.float64)
@@ -210,6 +211,15 @@ def _agreement(predict: Any, fed: Any, ours: Array, network: Network) -> float |
 def _another(network: Network, expected: str, got: str) -> InputError:
     remedy = "is the model in evaluation mode, and the same at every call? Else export it to ONNX yourself"
     return InputError(f"exported {network.path.name}", expected, got, remedy)
+
+
+def check_features(data: Dataset, fitted: tuple[str, ...]) -> None:
+    """Refuse columns in another order, or of other names, than those that the model was fitted with."""
+    if fitted and data.features and data.features != fitted:
+        k = next((i for i, (a, b) in enumerate(zip(data.features, fitted, strict=False)) if a != b), 0)
+        expected = f"the columns that the model was fitted with, in their order: {', '.join(fitted[:6])}"
+        remedy = "order them: X[list(model.feature_names_in_)]"
+        raise InputError(f"data {data.name}", expected, f"{data.features[k]} as column {k}", remedy)
 
 
 def class_positions(data: Dataset, classes: tuple[Any, ...]) -> Any:

@@ -140,7 +140,8 @@ def labelled(made: Sequence[Prepared], data: Dataset) -> Dataset:
     if any((one != labels[0]).any() for one in labels[1:]):
         raise InputError("models", "the same classes in the same order", "others", "ask about each alone")
     features = data.features or made[0].model.features
-    return replace(data, labels=labels[0], features=features)
+    names = tuple(map(str, made[0].model.classes)) or data.class_names
+    return replace(data, labels=labels[0], features=features, class_names=names)
 
 
 def make_request(

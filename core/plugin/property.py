@@ -248,8 +248,18 @@ def check_networks(prop: Property, networks: Sequence[Network]) -> None:
         raise InputError(f"property {prop.name}", f"{prop.networks} network(s)", str(len(networks)))
 
 
+def _check_outputs(outputs: int) -> None:
+    """A class wins against others: of one output nothing could go wrong, and everything would be proved."""
+    if outputs < 2:
+        remedy = (
+            "a single logit z stands for the two outputs 0 and z; for a number use the property output-range"
+        )
+        raise InputError("network", "at least 2 outputs, one for each class", str(outputs), remedy)
+
+
 def check_labels(labels: Tensor, outputs: int) -> None:
     """Refuse labels that no output stands for, where a property is evaluated."""
+    _check_outputs(outputs)
     wrong = labels[(labels < 0) | (labels >= outputs)]
     if len(wrong):
         remedy = "does the data belong to the network, and does it have labels?"
@@ -258,6 +268,7 @@ def check_labels(labels: Tensor, outputs: int) -> None:
 
 def check_label(prop: Property, label: int, outputs: int) -> None:
     """Refuse labels that no output stands for."""
+    _check_outputs(outputs)
     if not 0 <= label < outputs:
         raise InputError(
             f"property {prop.name}",

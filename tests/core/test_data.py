@@ -28,14 +28,15 @@ from verifolio.plugin.data_source import Dataset
         (":", 2, [0, 1]),
         (" 1 , 3:5 ", None, [1, 3, 4]),
         ("2,0:4", None, [2, 0, 1, 3]),
-        ("3:3", None, []),
     ],
 )
 def test_indices(text: str, size: int | None, expected: list[int]) -> None:
     assert parse_indices(text, size) == expected
 
 
-@pytest.mark.parametrize("text", ["", "a", "1.5", "-1", "0:-1", "1:2:3:4", "5:", "0:5:0", "1,,2"])
+@pytest.mark.parametrize(
+    "text", ["", "a", "1.5", "-1", "0:-1", "1:2:3:4", "5:", "0:5:0", "1,,2", "3:3", "3:1"]
+)
 def test_bad_indices_are_explained(text: str) -> None:
     with pytest.raises(InputError, match="indices"):
         parse_indices(text)

@@ -90,11 +90,12 @@ def test_features_by_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     layer = torch.nn.Linear(2, 2)
     layer.weight.data, layer.bias.data = torch.tensor([[1.0, 0.0], [0.0, 1.0]]), torch.zeros(2)
     export_onnx(torch.nn.Sequential(layer), tmp_path / "net.onnx", (2,))
-    (tmp_path / "t.csv").write_text("left,right,label\n5.5,3,l\n9.5,3,l\n")
+    (tmp_path / "t.csv").write_text("left,right,label\n5.5,3,l\n9.5,3,l\n1,9,r\n")
     words = ["verify", str(tmp_path / "net.onnx"), "--data", str(tmp_path / "t.csv"), "--range", "0,20", *HOW]
+    words += ["--indices", "0:2"]
     assert run([*words, "--epsilon", "right=3.2", "--integers", "right"]) == 0
     said = capsys.readouterr().out
-    assert "0: refuted, l becomes 1" in said and "1: proved" in said
+    assert "0: refuted, l becomes r" in said and "1: proved" in said
     assert "  right  3 -> 6  (+3, allowed -0" in said.replace("allowed 0", "allowed -0")
     assert run([*words, "--epsilon", "3.2", "--fixed", "0,1"]) == 0
     assert "2 of 2 proved" in capsys.readouterr().out
