@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import Decimal, InvalidOperation
+from decimal import Decimal
 
 from verifolio.errors import InputError
 
@@ -21,17 +21,23 @@ def parse_epsilon(text: str) -> float:
 
 def parse_epsilons(text: str) -> tuple[float, ...]:
     """`start:stop:step` (stop included where it is hit) or numbers with commas; increasing, not negative."""
-    remedy = "write 0.1, 0.01,0.02,0.05 or 0.001:0.4:0.002"
+    remedy = "write 0.1, 8/255, 0.01,0.02,0.05 or 0.001:0.4:0.002"
     try:
-        values = _grid(text) if ":" in text else [Decimal(part) for part in text.split(",") if part.strip()]
-        radii = tuple(float(v) for v in values)
-    except (InvalidOperation, ValueError, OverflowError):
+        parts = _grid(text) if ":" in text else [part for part in text.split(",") if part.strip()]
+        radii = tuple(parse_number(part) if isinstance(part, str) else float(part) for part in parts)
+    except (ArithmeticError, ValueError):
         raise InputError("--epsilon", "a number, numbers or start:stop:step", repr(text), remedy) from None
     sane = all(math.isfinite(r) and r >= 0 for r in radii)
     if not radii or len(radii) >= MOST or not sane or list(radii) != sorted(set(radii)):
         got = f"{len(radii)} values from {text!r}"
         raise InputError("--epsilon", "increasing radii, none negative", got, remedy)
     return radii
+
+
+def parse_number(text: str) -> float:
+    """A decimal, or a fraction of two of them as people write 8/255; ValueError or ArithmeticError otherwise."""
+    above, slash, below = text.partition("/")
+    return float(Decimal(above.strip())) / (float(Decimal(below.strip())) if slash else 1.0)
 
 
 def _grid(text: str) -> list[Decimal]:

@@ -108,7 +108,13 @@ class Features:
             for name, value in self.epsilon.items():
                 reach[self.position(name)] = float(value)
         else:
-            given = np.asarray(self.epsilon, np.float64).ravel()
+            try:
+                given = np.asarray(self.epsilon, np.float64).ravel()
+            except ValueError:
+                remedy = "write numbers without quotes, such as 8 / 255"
+                raise InputError(
+                    "epsilon", "a number, or one for each feature", repr(self.epsilon), remedy
+                ) from None
             if len(given) != self.size:
                 raise InputError(
                     "epsilon", f"one number, or one for each of {self.size} features", str(len(given))

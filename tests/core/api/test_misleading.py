@@ -52,3 +52,9 @@ def test_one_output_has_no_class_that_could_lose() -> None:
 def test_no_inputs_are_no_question() -> None:
     with pytest.raises(InputError, match="at least one input"):
         parse_indices("3:1", 10)
+
+
+def test_a_radius_in_quotes_is_explained() -> None:
+    text: Any = "8/255"
+    with pytest.raises(InputError, match="without quotes"):
+        verifolio.robustness(linear(3), X, [0, 1, 2, 0], epsilon=text, executor="inline")

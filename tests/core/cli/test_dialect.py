@@ -179,6 +179,7 @@ def test_one_parser_reads_radii() -> None:
 
     assert parse_epsilon("0.25") == 0.25
     assert parse_epsilons("0.1,0.2") == (0.1, 0.2)
+    assert parse_epsilons("1/255, 8/255") == (1 / 255, 8 / 255)
     assert parse_epsilons("0.1:0.3:0.1") == (0.1, 0.2, 0.3)
     for wrong in ("", "-1", "nan", "inf", "0.2,0.1", "a", "1:2", "0.1:0.2:0", "1e9999"):
         with pytest.raises(InputError, match="--epsilon"):
