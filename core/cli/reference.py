@@ -20,7 +20,7 @@ HEAD = """\
 `verifolio COMMAND --help` says the same. A word means the same in every command, with the same default, and Python
 has the same names: options are the fields of frozen dataclasses (`verifolio.cli.bundles`).
 
-- Lists of positions are `0:100,105`; radii are `0.1`, `0.1,0.2` or a grid `start:stop:step`.
+- Lists of positions are `0:100,105`; radii are `0.1`, `8/255`, `0.1,0.2` or a grid `start:stop:step`.
 - An option that was called something else fails with its new name; one that is misspelled, with what is near.
 - Output to a pipe is complete, tab-separated where it is a table, and without escape codes.
 
