@@ -55,7 +55,7 @@ class CriticalRadius:
     upper: float | None
     label: str
     predicted: str
-    kept: Kept = field(repr=False)
+    _kept: Kept = field(repr=False)
     verifier: str = ""
     seconds: float = 0.0
     reused: bool = False
@@ -100,11 +100,11 @@ class CriticalRadius:
 
     def plot(self) -> Figure:
         """The bracket and the counterexample (matplotlib.figure.Figure)."""
-        return Distribution((self,), self.kept).plot()
+        return Distribution((self,), self._kept).plot()
 
     def save(self, folder: str | Path) -> Path:
         """Write all of it, as `Distribution.save` does."""
-        return Distribution((self,), self.kept).save(folder)
+        return Distribution((self,), self._kept).save(folder)
 
     def _repr_html_(self) -> str:
         picture = "" if self.counterexample is None else self.counterexample._repr_html_()
@@ -119,7 +119,7 @@ class Distribution:
     """
 
     radii: tuple[CriticalRadius, ...]
-    kept: Kept = field(repr=False)
+    _kept: Kept = field(repr=False)
     interrupted: bool = False
 
     def __len__(self) -> int:
@@ -151,7 +151,9 @@ class Distribution:
 
     def of(self, network: str) -> Distribution:
         """The part of one network."""
-        return Distribution(tuple(r for r in self.radii if r.network == network), self.kept, self.interrupted)
+        return Distribution(
+            tuple(r for r in self.radii if r.network == network), self._kept, self.interrupted
+        )
 
     def text(self) -> str:
         """A line for each network."""
@@ -169,7 +171,7 @@ class Distribution:
         if lower:
             text += f", smallest at least {min(lower):.5g}, mean at least {sum(lower) / len(lower):.5g}"
             text += f" and at most {sum(upper) / len(upper):.5g}" if len(upper) == len(lower) else ""
-        return ", ".join([text, *others]) + f" ({self.kept.norm})"
+        return ", ".join([text, *others]) + f" ({self._kept.norm})"
 
     def to_pandas(self) -> Any:
         """One row per network and input (pandas.DataFrame)."""
@@ -179,7 +181,7 @@ class Distribution:
         """The share of inputs that is robust up to each radius, and counterexamples (matplotlib.figure.Figure)."""
         from verifolio.results.picture import draw_radii
 
-        found: Figure = draw_radii(self.radii, self.kept.norm)
+        found: Figure = draw_radii(self.radii, self._kept.norm)
         return found
 
     def save(self, folder: str | Path) -> Path:
@@ -195,12 +197,12 @@ class Distribution:
             writer.writerows(r.row() for r in self.radii)
         (target / "result.json").write_text(json.dumps(self.facts(), indent=1) + "\n", encoding="utf-8")
         for name in self.networks:
-            made = self.kept.networks[name]
+            made = self._kept.networks[name]
             for k, network in enumerate(made):
                 number = f"_{k}" if len(made) > 1 else ""
                 (target / f"{file_name(name)}{number}.onnx").write_bytes(network.content())
         self.save_pictures(target / "counterexamples")
-        copy_store(self.kept.store, target)
+        copy_store(self._kept.store, target)
         return target
 
     def save_pictures(self, folder: str | Path) -> list[Path]:
@@ -217,14 +219,14 @@ class Distribution:
 
     def facts(self) -> dict[str, Any]:
         """The result in types that JSON has."""
-        hashes = {name: [n.sha256 for n in self.kept.networks[name]] for name in self.networks}
+        hashes = {name: [n.sha256 for n in self._kept.networks[name]] for name in self.networks}
         return {
             "networks": hashes,
-            "norm": self.kept.norm,
+            "norm": self._kept.norm,
             "counts": self.counts,
             "interrupted": self.interrupted,
             "inputs": [r.row() for r in self.radii],
-            **self.kept.more,
+            **self._kept.more,
         }
 
     def _repr_html_(self) -> str:

@@ -75,7 +75,7 @@ def test_the_command_says_the_same_and_goes_on_from_the_same_store(
         assert before > (0,) and cli(called) == 0
         said = json.loads(capsys.readouterr().out)
         assert connection.execute("SELECT COUNT(*) FROM distribution_steps").fetchone() == before
-    assert said["run"] == found.kept.more["run"]
+    assert said["run"] == found._kept.more["run"]
     lower = [float(r["lower"]) if r["lower"] else None for r in said["rows"]]
     assert any(lower) and lower == pytest.approx([r.lower for r in found], abs=1e-5)
 
@@ -102,7 +102,7 @@ def test_results_are_read_in_many_ways_and_reported(result: Distribution, tmp_pa
     assert json.loads((out / "result.json").read_text())["counts"] == result.counts
     assert (out / f"counterexamples/{one.index}.png").read_bytes().startswith(b"\x89PNG")
     (name,) = result.networks
-    assert verifolio.Network.load(out / f"{name}.onnx").sha256 == result.kept.networks[name][0].sha256
+    assert verifolio.Network.load(out / f"{name}.onnx").sha256 == result._kept.networks[name][0].sha256
     assert cli(["report", str(out), "-o", str(tmp_path / "page")]) == 0
     page = next((tmp_path / "page").glob("*.html")).read_text()
     assert name in page and "critical" in page
