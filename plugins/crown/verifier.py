@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 # kernel well below a second. Networks without phases have nothing else to branch on, so they may have more. Choices.
 FEW_INPUTS = 12
 SOME_INPUTS = 64  # see above
+# Networks too large for the kernel: half of the neurons of a convolutional network with 16 inputs are stable after two
+# or three halvings. Forward bounds cost two passes per input, see MAX_FORWARD of the engine by tensors.
+CONDENSED_INPUTS = 16
 BRIEFLY = 10.0  # seconds for boxes where inputs are many: what boxes decide there, they decide soon
 # Networks with one hidden layer have better bounds than boxes, except where inputs stand for yes or no: clauses as a
 # hidden layer are refuted by a few hundred boxes, and leave bounds of phases at nought.
@@ -136,7 +139,14 @@ class Crown(Searcher):
             return [partial(self._on_inputs_briefly, AT_ONCE if one else BRIEFLY), self._on_neurons]
         if not problem.graph.piecewise_linear and wide <= SOME_INPUTS:
             return [self._on_neurons, self._on_inputs]
+        if wide <= CONDENSED_INPUTS and self._condenses(problem):
+            return [_on_condensed_boxes, self._on_neurons]
         return [self._on_neurons]
+
+    def _condenses(self, problem: Problem) -> bool:
+        """Whether boxes may have networks of their own: nobody wants to know how every single box was proved."""
+        written = self.options.certificate or self.options.trace
+        return problem.graph.piecewise_linear and problem.domain.ball is None and not written
 
     def _on_neurons(self, problem: Problem, context: Context) -> Outcome:
         from verifolio.plugins.crown.certify.write import write_proof
@@ -173,6 +183,12 @@ class Crown(Searcher):
         if search.tree is not None and outcome.verdict is Verdict.UNSAT:
             save_trace(self.options.trace, problem, search.tree.arrays())
         return outcome
+
+
+def _on_condensed_boxes(problem: Problem, context: Context) -> Outcome:
+    from verifolio.plugins.crown.search.inputs.condensed_search import CondensedSearch
+
+    return CondensedSearch(problem, context).run()
 
 
 def _by_descent(problem: Problem, context: Context) -> Outcome:
