@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 # kernel well below a second. Networks without phases have nothing else to branch on, so they may have more. Choices.
 FEW_INPUTS = 12
 SOME_INPUTS = 64  # see above
-# Networks too large for the kernel: half of the neurons of a convolutional network with 16 inputs are stable after two
+# Networks too large for the kernel: of a convolutional one with 16 inputs half of the neurons are stable after two
 # or three halvings. Forward bounds cost two passes per input, see MAX_FORWARD of the engine by tensors.
 CONDENSED_INPUTS = 16
 BRIEFLY = 10.0  # seconds for boxes where inputs are many: what boxes decide there, they decide soon

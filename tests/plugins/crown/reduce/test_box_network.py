@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from functools import cache
+from fractions import Fraction
+from functools import cache, partial
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 
 from verifolio.graph import Graph
 from verifolio.graph.ops import Array
 from verifolio.model.problem import Domain, Problem
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.region import Region
-from verifolio.plugins.crown.reduce.box_network import BoxNetwork, box_network
-from verifolio.plugins.crown.reduce.kept import Forms
+from verifolio.plugins.crown.reduce.box_network import BoxNetwork, _NodeForms, _Walk, box_network
+from verifolio.plugins.crown.reduce.kept import Forms, KeptNeurons
 from verifolio.plugins.crown.search.root import make_goal
 from verifolio.run.budget import Budget
+from verifolio.testing.attained import attained as exactly
 from verifolio.testing.realistic import NETWORKS, boxes
 from verifolio.testing.reference import Reference, attained
 from verifolio.testing.reference.lines import default_slopes
@@ -140,16 +143,28 @@ def test_any_slopes_and_weights_are_sound(name: str) -> None:
     assert (found <= reached + 1e-12).all()
 
 
-def test_rounding_is_charged() -> None:
-    """Forms with large terms that cancel: in exact arithmetic the value is 1, and no bound may be above it."""
-    region = Region(*(torch.full((1, 1), v, dtype=torch.float64) for v in (0.1, 0.1)))
-    from verifolio.plugins.crown.reduce.kept import KeptNeurons
-
-    kept = KeptNeurons(region)
-    rows = torch.tensor([[1e16]], dtype=torch.float64)
-    exact = 1e16 * 0.1  # of the doubles: not a whole number of ulps of the product
-    forms = Forms(rows, torch.tensor([-exact], dtype=torch.float64), torch.zeros(1, dtype=torch.float64))
-    assert float(kept.lower(forms).bound) < 0
+@pytest.mark.parametrize("name", ("dense", "residual", "conv", "joined"))
+def test_rounding_is_charged(name: str) -> None:
+    """On single points, where a bound is a value minus what was charged: never above the exact value, and close."""
+    graph = network(name)
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        # at 0 nothing is charged for the inputs, and the constants' own rounding must be
+        x = (seed % 2) * rng.normal(size=graph.input_size)
+        problem = problem_of(graph, Domain(x, x))
+        made = on_box(problem)
+        wide = on_box(problem_of(graph, Domain(x - 1, x + 1)))  # with neurons that are open
+        part = wide.narrowed(Region.of([problem.domain], Space(torch.float64)), Budget())
+        assert part is not None and wide.kept.count > 0
+        outputs, inputs, rhs = goal_rows(problem)
+        (*_, last) = exactly(graph, x)
+        for k, found in enumerate(
+            zip(*(m.kept.lower(m.goal).bound.tolist() for m in (made, part)), strict=True)
+        ):
+            terms = [*zip(outputs[k], last.lower, strict=True), *zip(inputs[k], x, strict=True)]
+            exact = sum((Fraction(a) * Fraction(b) for a, b in terms), -Fraction(rhs[k]))
+            assert all(Fraction(f) <= exact for f in found)
+            assert all(f >= exact - 1e-9 * (1 + abs(exact)) for f in found)
 
 
 def test_too_large_is_no_network() -> None:
@@ -159,3 +174,73 @@ def test_too_large_is_no_network() -> None:
     region, goal = Region.of([problem.domain], space), make_goal(space, problem)
     assert box_network(graph, region, goal, Budget(), 10) is None
     assert box_network(graph, region, goal, Budget(0.0), ROOM) is None
+
+
+def in_fractions(kept: KeptNeurons, rows: list[Fraction], constant: Fraction) -> Fraction:
+    """The backward pass of one form over a box that is the point 0, in rational arithmetic."""
+    for layer in reversed(kept.layers):
+        start = len(rows) - len(layer)
+        met, rows = rows[start:], rows[:start]
+        for j, row in enumerate(met):
+            lower, slope, lift = (Fraction(float(t[j])) for t in (layer.lower, layer.slope, layer.lift))
+            inner = row * (lower if row > 0 else slope)
+            constant += inner * Fraction(float(layer.forms.bias[j])) + (row * lift if row < 0 else 0)
+            rows = [a + inner * Fraction(b) for a, b in zip(rows, layer.forms.rows[j].tolist(), strict=True)]
+    return constant
+
+
+def drawn(rng: np.random.Generator, *shape: int) -> torch.Tensor:
+    return torch.as_tensor(rng.normal(size=shape))
+
+
+def test_the_backward_pass_is_charged() -> None:
+    """Neither the pass itself nor the forms on a smaller box may gain by rounding."""
+    for seed in range(10):
+        zero = torch.zeros(1, 2, dtype=torch.float64)
+        kept = KeptNeurons(Region(zero, zero))
+        draw = partial(drawn, np.random.default_rng(seed))
+        for size in (9, 7):
+            none = torch.zeros(size, dtype=torch.float64)
+            forms = Forms(draw(size, len(kept.reach)), draw(size), none)
+            kept.add(forms, -draw(size).abs() - 0.1, draw(size).abs() + 0.1)
+        goal = Forms(draw(20, len(kept.reach)), draw(20), torch.zeros(20, dtype=torch.float64))
+        found = kept.lower(goal).bound
+        for k in range(20):
+            exact = in_fractions(
+                kept, [Fraction(v) for v in goal.rows[k].tolist()], Fraction(float(goal.bias[k]))
+            )
+            assert exact - Fraction(1e-9) <= Fraction(float(found[k])) <= exact
+        # on the point itself, where all neurons are stable, the forms have the exact value within their error
+        part = BoxNetwork(kept, goal).narrowed(Region(zero, zero), Budget())
+        assert part is not None and not part.kept.count
+        columns = [Fraction(0)] * 2
+        for layer in kept.layers:
+            own = zip(layer.forms.rows.tolist(), layer.forms.bias.tolist(), strict=True)
+            z = [sum((Fraction(a) * b for a, b in zip(r, columns, strict=True)), Fraction(c)) for r, c in own]
+            columns += [max(v, Fraction(0)) for v in z]
+        for k in range(20):
+            exact = sum(
+                (Fraction(a) * b for a, b in zip(goal.rows[k].tolist(), columns, strict=True)),
+                Fraction(float(goal.bias[k])),
+            )
+            off = abs(Fraction(float(part.goal.bias[k])) - exact)
+            assert off <= Fraction(float(part.goal.error[k])) < Fraction(1e-9)
+
+
+@pytest.mark.parametrize("name", ("dense", "residual", "conv", "joined"))
+def test_forms_of_nodes_state_their_error(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """At 0 a form is its constant: it differs from the exact value, by no more than it says."""
+    graph, off, made = network(name), [], _Walk._affine
+    zero = np.zeros(graph.input_size)
+    exact = exactly(graph, zero)
+
+    def seen(walk: _Walk, node: int, alive: NDArray[np.int64]) -> _NodeForms:
+        forms = made(walk, node, alive)
+        for k, bias, error in zip(alive, forms.bias, forms.error, strict=True):
+            off.append(abs(Fraction(float(bias)) - exact[node].lower[k]))
+            assert off[-1] <= Fraction(float(error)) < 1e-9
+        return forms
+
+    monkeypatch.setattr(_Walk, "_affine", seen)
+    on_box(problem_of(graph, Domain(zero, zero)))
+    assert max(off) > 0
