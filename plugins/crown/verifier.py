@@ -90,7 +90,7 @@ class Searcher(Verifier):
     def _together(self, problems: Sequence[Problem]) -> bool:
         """Whether batches help, and nobody wants to know how every single region was proved."""
         written = getattr(self.options, "certificate", "") or getattr(self.options, "trace", "")
-        return not written and problems[0].graph.piecewise_linear
+        return not written and not problems[0].graph.steps
 
     def bound_many(self, problems: Sequence[Problem], context: BatchContext) -> list[Bounds]:
         """Backward linear bounds, without branching; with more effort, of optimised slopes."""
