@@ -122,8 +122,8 @@ def row_margins(program: Program, state: State, problems: list[Problem]) -> list
 def proved_at_once(problems: Sequence[Problem], budget: Budget) -> list[bool]:
     """Which problems bounds decide that batches of them share: each disjunct has a row out of reach.
 
-    Backward bounds of chains of dense layers; forward bounds of other graphs of which few inputs vary, whose boxes are
-    halved. In batches, until the budget is over.
+    Backward bounds of chains of dense layers; forward bounds of other graphs of which few inputs vary, whose boxes
+    are halved. In batches, until the budget is over.
     """
     from verifolio.plugins.crown.search.inputs.regions import RegionBoxes
 

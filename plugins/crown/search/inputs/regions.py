@@ -1,7 +1,7 @@
 """Many regions of one query with few inputs that vary: their boxes are bounded together and halved together.
 
-Forward bounds of a batch cost a few passes through the network (`propagate.forward`), the condition's rows one more. A
-box by itself costs as many calls of operations as a batch of hundreds.
+Forward bounds of a batch cost a few passes through the network (`propagate.forward`), the condition's rows one more.
+A box by itself costs as many calls of operations as a batch of hundreds.
 """
 
 from __future__ import annotations
