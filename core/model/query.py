@@ -81,6 +81,8 @@ class Query:
 
     def _settled(self, case: Case) -> Graph:
         """The graph whose steps have bounds on a region's box."""
+        if not self.graph.steps:
+            return self.graph
         from verifolio.graph.settle import settle
         from verifolio.graph.softmax import logits, only_compares
 
@@ -90,11 +92,7 @@ class Query:
             lower = np.maximum(lower, self.ball.centre - reach - 2.0**-50 * np.abs(self.ball.centre))
             upper = np.minimum(upper, self.ball.centre + reach + 2.0**-50 * np.abs(self.ball.centre))
         graph = self.graph
-        if (
-            graph.steps
-            and not self.specification.monomials
-            and only_compares(case.disjuncts, graph.input_size)
-        ):
+        if not self.specification.monomials and only_compares(case.disjuncts, graph.input_size):
             # after sums of +-1 a softmax is flat in floating point; its order is that of what it reads
             graph = logits(graph) or graph
         return settle(graph, lower, upper)

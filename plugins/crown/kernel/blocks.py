@@ -16,8 +16,7 @@ from scipy import sparse
 from verifolio.graph import NONLINEAR, Affine, Constant, Conv, Elementwise, Graph, Op, Product, Relu
 from verifolio.graph.matrix import conv_matrix, linear_part, offset
 from verifolio.model.problem import Problem
-from verifolio.plugins.crown.propagate.arrays import all_rows
-from verifolio.plugins.crown.propagate.region import shrunk_box
+from verifolio.plugins.crown.propagate.arrays import all_rows, shrunk_box
 
 Array = NDArray[np.float64]
 UNIT = 2.0**-53  # the unit roundoff of float64

@@ -158,6 +158,11 @@ def stable_phases(graph: Graph, known: Bounds | None) -> NDArray[np.int8]:
     return np.concatenate(found)
 
 
+def compiled() -> bool:
+    """Whether the compiled kernel exists."""
+    return _boxes is not None
+
+
 def kernel_applies(problem: Problem) -> bool:
     """Whether the compiled kernel exists and can handle the problem."""
     plain = problem.domain.ball is None or problem.domain.ball.norm == np.inf

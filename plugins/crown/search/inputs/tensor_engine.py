@@ -1,4 +1,4 @@
-"""Bounds of many boxes of one problem by tensors, and the choice between that and the compiled kernel."""
+"""Bounds of many boxes of one problem by tensors, for what the compiled kernel cannot bound."""
 
 from __future__ import annotations
 
@@ -11,21 +11,14 @@ from torch import Tensor
 
 from verifolio.model.problem import Problem, free_inputs
 from verifolio.plugin.evidence import Bounds
-from verifolio.plugins.crown.kernel.boxes import (
-    BoxBatch,
-    BoxEngine,
-    Findings,
-    KernelEngine,
-    QuadraticEngine,
-    kernel_applies,
-    quadratics_apply,
-)
+from verifolio.plugins.crown.kernel.boxes import BoxBatch, BoxEngine, Findings
 from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
 from verifolio.plugins.crown.propagate.arrays import all_rows
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program
 from verifolio.plugins.crown.propagate.region import Balls, Region
-from verifolio.plugins.crown.reduce.opposites import MergedOpposites, merge_opposites
+from verifolio.plugins.crown.reduce.opposites import MergedOpposites
+from verifolio.plugins.crown.search.inputs.kernel_engine import kernel_engine
 from verifolio.plugins.crown.search.root import as_intervals
 from verifolio.run.budget import Budget
 
@@ -107,22 +100,5 @@ class TensorEngine:
 def make_engine(
     problem: Problem, budget: Budget, device: str = "cpu", known: Bounds | None = None, plain: bool = False
 ) -> BoxEngine:
-    """The fastest engine that can handle the problem; `known` bounds hold on the whole domain.
-
-    `plain`: boxes are closed by backward bounds of the graph as it is, which is what a certificate can repeat.
-    """
-    merged = MergedOpposites(problem.graph) if plain else merge_opposites(problem.graph)
-    small = replace(problem, graph=merged.graph)
-    if kernel_applies(small):
-        kernel = QuadraticEngine if quadratics_apply(small) and not plain else KernelEngine
-        return kernel(small, budget.cores, None if known is None else _carried(known, merged))
-    return TensorEngine(problem, budget, device, known)
-
-
-def _carried(known: Bounds, merged: MergedOpposites) -> Bounds:
-    """Bounds of a graph's nodes as bounds of the nodes of the graph without opposite neurons."""
-    ends = merged.carry(
-        {i: (known.lower[i], known.upper[i]) for i in known.lower.keys() & known.upper.keys()}
-    )
-    lower, upper = ({i: pair[k] for i, pair in ends.items()} for k in (0, 1))
-    return replace(known, lower=lower, upper=upper)
+    """The fastest engine that can handle the problem; see `kernel_engine`."""
+    return kernel_engine(problem, budget.cores, known, plain) or TensorEngine(problem, budget, device, known)
