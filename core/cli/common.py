@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from verifolio.portfolio.chooser import Chooser
     from verifolio.portfolio.tree import Portfolio
     from verifolio.solve.oracle import Oracle
+    from verifolio.storage.store import Store
 
 CERTIFICATE = "certificate"  # the option of verifiers that write what proves their answer
 LANES = 64  # members of a query that may run at a time; workers only start when there is work for them
@@ -60,10 +61,9 @@ def open_oracle(
         place.warm()
         from verifolio.portfolio.tree import Portfolio
         from verifolio.solve.oracle import Oracle
-        from verifolio.storage.store import Store
 
         chosen = select_portfolio(running)
-        kept = stack.enter_context(Store(running.store)) if running.store else None
+        kept = _open_store(running.store, stack) if running.store else None
         oracle = Oracle(
             chosen,
             place,
@@ -79,6 +79,12 @@ def open_oracle(
             plugins=plugins,
         )
         yield stack.enter_context(oracle)
+
+
+def _open_store(path: str, stack: ExitStack) -> Store:
+    from verifolio.storage.store import Store
+
+    return stack.enter_context(Store(path))
 
 
 def exit_code(verdicts: Sequence[Verdict], expect: str | None) -> int:

@@ -68,6 +68,14 @@ class Query:
         plain = product_graph([n.graph for n in self.networks], self.shared_input)
         return with_monomials(plain, self.specification.monomials)
 
+    @property
+    def plain(self) -> bool:
+        """Whether the networks are evaluated without torch; they are lowered to see it, but not compared yet."""
+        from verifolio.graph.evaluator import is_plain
+        from verifolio.onnx_import.lower import lower_network
+
+        return all(is_plain(lower_network(n).plain) for n in self.networks)
+
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
         """One problem per input region; empty regions are left out, they hold no counterexample."""

@@ -6,6 +6,8 @@ a portfolio has it decided, or found to be hard, while other workers still do th
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from verifolio.model.answer import Outcome
 from verifolio.model.problem import Problem, finite
 from verifolio.plugin.verifier import Context, Verifier
@@ -45,4 +47,5 @@ class Boxes(Verifier):
         engine = kernel_engine(problem, context.budget.cores, context.evidence.bounds_for(problem))
         if engine is None:
             return Outcome.unknown("the kernel does not bound this network or input set")
-        return InputSearch(problem, engine, context, KERNEL_BATCH).run()
+        with closing(engine):
+            return InputSearch(problem, engine, context, KERNEL_BATCH).run()

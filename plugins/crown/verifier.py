@@ -171,6 +171,8 @@ class Crown(Searcher):
         attack = InterleavedAttack(problem, context, eager=not isinstance(engine, KernelEngine))
         search = InputSearch(problem, engine, context, batch, bool(self.options.trace), attack)
         outcome = search.run()
+        if isinstance(engine, KernelEngine):
+            engine.close()
         if search.tree is not None and outcome.verdict is Verdict.UNSAT:
             save_trace(self.options.trace, problem, search.tree.arrays())
         return outcome

@@ -103,6 +103,11 @@ class KernelEngine:
         self.threads = ThreadPoolExecutor(threads) if threads > 1 else None
         self.parts = threads
 
+    def close(self) -> None:
+        """End the threads, so that the worker can be used again."""
+        if self.threads is not None:
+            self.threads.shutdown()
+
     def bound(self, batch: BoxBatch) -> Findings:
         if self.threads is None or len(batch) < BOXES_PER_THREAD * self.parts:
             return self._bound(batch)
