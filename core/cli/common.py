@@ -41,11 +41,11 @@ class Listener:
 
 @contextmanager
 def open_oracle(
-    running: Running, lanes: int = 1, alarm: bool = True, verbose: bool = False
+    running: Running, lanes: int = 1, alarm: bool = True, verbose: bool = False, warm: bool = True
 ) -> Iterator[Oracle]:
     """The oracle that the bundle describes, for `lanes` queries at a time.
 
-    Its workers start while the caller imports and parses.
+    Its workers start while the caller imports and parses, unless they are not to be `warm`.
     """
     from verifolio.plugin.manager import current_plugins
 
@@ -58,7 +58,8 @@ def open_oracle(
             plugins = plugins.plus(stack.enter_context(Recorder(running.store, invocation)))
         place = stack.enter_context(plugins.make_executor(running.place, LANES * lanes, running.device))
         share = place.share(lanes, running.cores)
-        place.warm()
+        if warm:
+            place.warm()
         from verifolio.portfolio.tree import Portfolio
         from verifolio.solve.oracle import Oracle
 

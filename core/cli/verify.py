@@ -87,7 +87,8 @@ def verify(
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verifolio-"))
             if written.certificate or written.certified:
                 running = tracing(files, running, folder)
-            oracle = stack.enter_context(open_oracle(running, alarm=False, verbose=written.verbose))
+            warm = running.executor != "process"  # whose workers begin to start with this process
+            oracle = stack.enter_context(open_oracle(running, 1, False, written.verbose, warm))
             oracle.start_counts = True
             query = load_query(files)
             seconds = left(timeout) if timeout else None

@@ -144,10 +144,10 @@ def backward(op: Op, slope: Array, *inputs: Array) -> tuple[Array, ...]:
     if isinstance(op, Relu):
         return (np.where(inputs[0] > 0, slope, 0.0),)
     if isinstance(op, Select):
-        back = np.zeros((len(slope), inputs[0].shape[1]))
+        back = np.zeros((inputs[0].shape[1], len(slope)))
         read = np.flatnonzero(op.index >= 0)
-        np.add.at(back, (slice(None), op.index[read]), slope[:, read])
-        return (back,)
+        np.add.at(back, op.index[read], slope[:, read].T)  # an entry may be read several times
+        return (back.T,)
     if isinstance(op, Sum):
         return tuple(c * slope for c in op.coefficients)
     if isinstance(op, Product):

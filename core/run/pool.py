@@ -195,9 +195,10 @@ class Pool:
         connected = slot.connect(control)
         with self._changed:
             self._changed.notify_all()  # light slots may leave
-            if self._closed:
-                return "the pool was closed"
-        return "" if connected else template.complaint()
+        return "" if connected else self._complaint(template)
+
+    def _complaint(self, template: Template) -> str:
+        return "the pool was closed" if self._closed else template.complaint()
 
     def _perform(self, slot: Slot, ticket: Ticket) -> Result:
         def tell(message: object) -> None:

@@ -1,8 +1,8 @@
 """The template: a process that has imported the heavy modules, run nothing, and forks supervisors.
 
 Where some jobs need few modules, there are two of them: one that has imported those, and its child, which goes on to
-import the rest. Workers for light jobs are forked from the first, and may have decided everything before the second
-is ready; it is killed then.
+import the rest as soon as somebody asks for a full worker. Workers for light jobs are forked from the first, and may
+have decided everything before the second is needed or ready; it is killed then.
 """
 
 from __future__ import annotations
@@ -54,10 +54,11 @@ class Template:
         self._line, theirs = Pipe()
         self._light_line, light_theirs = Pipe()
         self._folder = tempfile.mkdtemp(prefix="verifolio-")  # which the template removes if we cannot
+        lines = [light_theirs.fileno(), theirs.fileno()]
         order = {
             "path": [str(entry) or str(Path.cwd()) for entry in sys.path],
             "folder": self._folder,
-            "lines": [light_theirs.fileno(), theirs.fileno()],
+            "lines": lines,
             "driver": os.getpid(),
             "light": list(light),
             "preload": list(preload),
@@ -67,7 +68,7 @@ class Template:
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=self._errors,
-            pass_fds=order["lines"],
+            pass_fds=lines,
             env=dict(os.environ) | dict.fromkeys(THREAD_VARIABLES, "1"),
             start_new_session=True,
         )
@@ -140,7 +141,7 @@ def main(
 ) -> None:
     """Import, then fork a supervisor for every handle that arrives, until the driver is gone."""
     del path
-    light_line, line = map(Connection, lines)
+    light_line, line = Connection(lines[0]), Connection(lines[1])
     root, watch = Path(folder), _watch_process(driver)
     tree.become_subreaper()
     _import(light or preload, watch)
@@ -181,6 +182,7 @@ class _Full:
         try:
             light_line.close()
             tree.become_subreaper()
+            wait([line] if watch is None else [line, watch])
             _import(preload, watch)
             self.serving[0] = 1
             _serve(line, watch, root)

@@ -34,6 +34,8 @@ from verifolio.trust.referee import in_ball
 LEAST_SECONDS = 0.01  # starting a member costs as much
 CONFIRM_SECONDS = 10.0  # exact evaluation of the largest networks of the tests takes a second
 FALSE_PROOF = "claimed a proof that its witness refutes"
+# Seconds until the others' workers begin to start: easy queries take 0.1, the first worker's start the rest.
+HEAD_START = 0.5
 SMALL = 1 << 20  # bytes of networks: lowering them takes below 0.1 s, where torch takes above 1 s to import
 LEAST_CONFIRM = 0.1  # where time is up; an exact evaluation of a small network takes less
 # Beside a member's limit and grace: how long its supervisor may take to tell that it ended. A job that takes longer
@@ -238,9 +240,15 @@ class Walk:
         """A job's result. Its limit counts from now: a job that no worker takes up in time is given up."""
         limits = job.limits
         most = None if limits.seconds is None else limits.seconds + limits.grace + SLACK
+        if job.light:  # the start of the first worker takes no member's time
+            most = None if math.isinf(self._left) else max(0.0, self._left)
         handle = self.executor.submit(job)
         token.attach(handle)
-        result = handle.result(None if most is None else min(most, threading.TIMEOUT_MAX))
+        result = handle.result(HEAD_START) if job.light else None
+        if result is None:
+            if job.light:
+                self.executor.warm()
+            result = handle.result(None if most is None else min(most, threading.TIMEOUT_MAX))
         if result is None and most is not None:
             handle.cancel()
             result = Result(End.TIMEOUT, detail=NOT_READY, seconds=most, messages=handle.messages())
