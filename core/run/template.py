@@ -225,7 +225,8 @@ def _watch_process(pid: int) -> int | None:
 def _serve(line: Connection, watch: int | None, folder: Path, full: _Full | None = None) -> None:
     own = set() if full is None else {full.pid}
     supervisors: set[int] = set()
-    sources: list[Connection | int] = [line] if watch is None else [line, watch]
+    watched = (watch, None if full is None else _watch_process(full.pid))
+    sources: list[Connection | int] = [line, *(w for w in watched if w is not None)]
     while True:
         ready = wait(sources, 1.0)
         dead = tree.reap().keys()
