@@ -14,7 +14,7 @@ from verifolio.model.problem import Ball, Domain, Problem, dense_rows
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.boxes import Boxes
 from verifolio.plugins.crown.kernel import boxes
-from verifolio.plugins.crown.kernel.blocks import make_blocks, make_kernel
+from verifolio.plugins.crown.kernel.blocks import KEPT, make_blocks, make_kernel
 from verifolio.plugins.crown.kernel.boxes import BoxBatch, BoxEngine, KernelEngine
 from verifolio.plugins.crown.search.inputs.input_search import InputSearch
 from verifolio.plugins.crown.search.inputs.tensor_engine import TensorEngine, make_engine
@@ -357,3 +357,22 @@ def test_the_verifier_refuses_what_the_kernel_cannot_bound() -> None:
     assert "kernel" in str(Boxes().refuses(Problem(plain, round_, rows)))
     assert "finite" in str(Boxes().refuses(Problem(plain, Domain(-np.ones(2), np.full(2, np.inf)), rows)))
     assert Boxes().refuses(Problem(plain, box, rows)) is None
+
+
+def test_what_is_kept_of_a_network_changes_no_kernel() -> None:
+    """Many conditions and boxes on one network, each compiled with what earlier ones left and from nothing."""
+    rng = np.random.default_rng(3)
+    graph = wide_net(rng, 1.0)
+    kept = make_blocks(graph)
+    assert kept is not None
+    for k in range(2 * KEPT + 3):
+        # a few conditions come again, some of them at other distances or in other orders
+        rows = [({2: float(k % 40 + 1), 0: float(k % 3)}, float(k % 5)), ({2: -1.0}, 0.5)]
+        domain = Domain(-rng.uniform(0.1, 1, 2), rng.uniform(0.1, 1, 2))
+        problem = Problem(graph, domain, (make_rows(rows[:: 1 - 2 * (k % 2)]),))
+        fresh = make_blocks.__wrapped__(graph)
+        for dense in (False, True):
+            ours, plain = (make_kernel(b, problem, dense) for b in (kept, fresh))
+            for name in type(plain).__dataclass_fields__:
+                assert np.array_equal(getattr(ours, name), getattr(plain, name)), name
+    assert len(kept.conditions) <= KEPT
