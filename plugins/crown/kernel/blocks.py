@@ -52,7 +52,7 @@ class FeatureForm:
     @cached_property
     def read(self) -> Index:
         """The feature of every weight that is not 0."""
-        return self.matrix.indices[self.matrix.data != 0]
+        return np.asarray(self.matrix.indices[self.matrix.data != 0])
 
     @cached_property
     def dense(self) -> Array:

@@ -371,6 +371,7 @@ def test_what_is_kept_of_a_network_changes_no_kernel() -> None:
         domain = Domain(-rng.uniform(0.1, 1, 2), rng.uniform(0.1, 1, 2))
         problem = Problem(graph, domain, (make_rows(rows[:: 1 - 2 * (k % 2)]),))
         fresh = make_blocks.__wrapped__(graph)
+        assert fresh is not None
         for dense in (False, True):
             ours, plain = (make_kernel(b, problem, dense) for b in (kept, fresh))
             for name in type(plain).__dataclass_fields__:
