@@ -42,7 +42,10 @@ class Constant(Op):
 
 @dataclass(frozen=True, eq=False)
 class Affine(Op):
-    """y = W x + b. `weight_error` and `bias_error` bound |exact - stored| entrywise (None: exact)."""
+    """y = W x + b. `weight_error` and `bias_error` bound |exact - stored| entrywise (None: exact).
+
+    `folded`: some number was computed from those of the file, so single precision may have rounded it on the way.
+    """
 
     bias: Array
 
@@ -54,6 +57,7 @@ class Dense(Affine):
     weight: Array
     weight_error: Array | None = None
     bias_error: Array | None = None
+    folded: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +67,7 @@ class Sparse(Affine):
     weight: sparse.csr_array
     weight_error: sparse.csr_array | None = None
     bias_error: Array | None = None
+    folded: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +88,7 @@ class Conv(Affine):
     transposed: bool = False
     weight_error: Array | None = None
     bias_error: Array | None = None
+    folded: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +99,7 @@ class Scale(Affine):
     weight_error: Array | None = None
     bias_error: Array | None = None
     bias_single: Array | None = None
+    folded: bool = False
 
 
 @dataclass(frozen=True, eq=False)
