@@ -281,14 +281,15 @@ class CellSplit:
         return None
 
     def _points(self, cells: Cells) -> Array:
-        """A point in the middle of each cell."""
-        centre = (self.problem.domain.lower + self.problem.domain.upper) / 2
-        points = np.tile(centre, (len(cells), 1))
+        """A point in the middle of each cell: of what all switches that read an input leave of it."""
+        domain = self.problem.domain
+        low, high = (np.tile(end, (len(cells), 1)) for end in (domain.lower, domain.upper))
         for k, switch in enumerate(self.found):
             middle = (cells.first[:, k] + cells.last[:, k]) // 2
-            ends = np.stack([switch.ends[middle], switch.ends[middle + 1]])
-            points[:, switch.column] = ends.mean(0)
-        return np.clip(points, self.problem.domain.lower, self.problem.domain.upper)
+            ends = np.sort([switch.ends[middle], switch.ends[middle + 1]], axis=0)
+            low[:, switch.column] = np.maximum(low[:, switch.column], ends[0])
+            high[:, switch.column] = np.minimum(high[:, switch.column], ends[1])
+        return np.clip(low / 2 + high / 2, domain.lower, domain.upper)
 
     def _split(self, cells: Cells) -> None:
         width = cells.last - cells.first
