@@ -125,10 +125,13 @@ class Portfolio:
             cls = class_of(member.verifier, known)
             if cls is None and named is not None and not member.optional:
                 build(member.verifier)  # says why it cannot be used
-            if cls is not None and getattr(cls, f"can_{ability}_many"):
+            # bounds that are positive are proofs
+            trusted = cls is not None and (cls.can_prove or ability != "bound")
+            if trusted and getattr(cls, f"can_{ability}_many"):
                 return member
         if named is not None and class_of(named.verifier, known) is not None and ability != "approach":
-            expected = f"a verifier that can {ability} many questions at once"
+            proves = " and declares that it can prove" if ability == "bound" else ""
+            expected = f"a verifier that can {ability} many questions at once{proves}"
             raise InputError(f"portfolio {self.name}", expected, named.name, "name another one")
         return None
 
