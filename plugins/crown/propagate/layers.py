@@ -77,6 +77,10 @@ class Layer:
         """The operator on values."""
         raise TypeError(f"{type(self).__name__} has no forward map")
 
+    def linear(self, *inputs: Tensor) -> Tensor:
+        """The operator without its constant."""
+        return self.forward(*inputs)
+
     def spread(self, *radii: Tensor) -> Tensor:
         """|W| times the radii: how far the output moves when the inputs move this far."""
         return self.forward(*radii)
@@ -109,6 +113,9 @@ class DenseLayer(Layer):
         (x,) = inputs
         return torch.nn.functional.linear(x, self.weight, self.bias)
 
+    def linear(self, *inputs: Tensor) -> Tensor:
+        return inputs[0] @ self.weight.T
+
     def spread(self, *radii: Tensor) -> Tensor:
         (radius,) = radii
         return radius @ self.absolute.T
@@ -138,6 +145,7 @@ class SparseLayer(Layer):
         self.bias = space.tensor(op.bias)
         columns = np.bincount(op.weight.indices, minlength=1)
         self.terms = int(max(np.diff(op.weight.indptr).max(initial=0), columns.max()))
+        self.fans = bool(columns.max() > 1)  # whether some input is read by several outputs
         self.weight_error = None if op.weight_error is None else self._csr(op.weight_error)
         self.bias_error = None if op.bias_error is None else space.up(op.bias_error)
 
@@ -152,6 +160,9 @@ class SparseLayer(Layer):
     def forward(self, *inputs: Tensor) -> Tensor:
         (x,) = inputs
         return (self.weight @ x.T).T + self.bias
+
+    def linear(self, *inputs: Tensor) -> Tensor:
+        return (self.weight @ inputs[0].T).T
 
     def spread(self, *radii: Tensor) -> Tensor:
         (radius,) = radii
@@ -190,6 +201,10 @@ class ConvLayer(Layer):
         (x,) = inputs
         with self._plain():
             return convolve(self.op, x, self.weight, self.bias)
+
+    def linear(self, *inputs: Tensor) -> Tensor:
+        with self._plain():
+            return convolve(self.op, inputs[0], self.weight, None)
 
     def spread(self, *radii: Tensor) -> Tensor:
         (radius,) = radii
@@ -244,6 +259,9 @@ class ScaleLayer(Layer):
     def forward(self, *inputs: Tensor) -> Tensor:
         (x,) = inputs
         return x * self.weight + self.bias
+
+    def linear(self, *inputs: Tensor) -> Tensor:
+        return inputs[0] * self.weight
 
     def spread(self, *radii: Tensor) -> Tensor:
         (radius,) = radii
