@@ -169,7 +169,8 @@ class Zonotopes:
         self.state.interval[node] = tighter((low[None], high[None]), self.state.interval[node])
 
     def _promote(self, made: Zonotope) -> None:
-        entries = ((made.error > WORTHWHILE * made.reach()) & made.error.isfinite()).nonzero()[:, 0]
+        large = (made.error > WORTHWHILE * made.reach()) & (made.error > 4 * made.noise)
+        entries = (large & made.error.isfinite()).nonzero()[:, 0]
         if len(entries) and self.count + len(entries) <= MOST_SYMBOLS:
             made.promote(entries, self.count)
             self.count += len(entries)
