@@ -28,7 +28,8 @@ class Effort:
     """How hard to try.
 
     `tighten`: backward bounds for intermediate neurons; `forward`: linear bounds from the inputs, before that;
-    `zonotopes`: zonotopes from the inputs, before that, where the region is one;
+    `zonotopes`: zonotopes from the inputs, before that, where the region is one; `sampled`: backward bounds of a layer
+    only where a sample of its neurons gains by them;
     `steps`: gradient steps on every neuron's own slopes; `thorough`: on all of them, even where a sample of a
     layer gains little; `elements`: memory of one pass.
     """
@@ -36,6 +37,7 @@ class Effort:
     tighten: bool = True
     forward: bool = False
     zonotopes: bool = False
+    sampled: bool = False
     steps: int = 0
     thorough: bool = False
     elements: int = 1 << 22  # 16 MB in float32: larger temporaries leave the caches
@@ -72,7 +74,7 @@ def intermediate_bounds(
     state = program.enter(region)
     forms: ForwardBounds | Zonotopes | None = ForwardBounds(program, state) if effort.forward else None
     if effort.zonotopes and region.batch == 1:
-        forms = Zonotopes(program, state)
+        forms = Zonotopes(program, state, 1 if budget is None else budget.cores)
     for node in range(1, program.graph.output + 1):
         program.forward(state, node)
         if known is not None and node in known:
@@ -107,7 +109,7 @@ def bound_backward(
     if copies is not None:  # one bound serves all copies of a value
         wanted = copies[wanted].unique()
     # where the intervals are good already, it must pay
-    unsure = (effort.steps > 0 or effort.forward) and not effort.thorough
+    unsure = (effort.steps > 0 or effort.forward or effort.sampled) and not effort.thorough
     plain = not effort.steps and not unsure
     if plain and state.region.balls is None and is_chain(program):
         state.interval[node] = tighten(program, state, node, mask, budget)

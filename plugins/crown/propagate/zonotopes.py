@@ -32,6 +32,7 @@ from verifolio.plugins.crown.propagate.layers import (
 )
 from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.relax.base import Interval, Lines, tighter
+from verifolio.plugins.crown.worker_threads import WorkerThreads
 
 CHUNK = 1 << 18  # numbers of a node's rows that are computed together: 2 MB in float64; larger ones leave the caches
 STORED = 1 << 26  # numbers of rows that are kept at a time: 512 MB in float64
@@ -72,10 +73,10 @@ class Zonotope:
 class Zonotopes:
     """The zonotopes of all nodes over one region, made one after the other."""
 
-    def __init__(self, program: Program, state: State) -> None:
+    def __init__(self, program: Program, state: State, cores: int = 1) -> None:
         if state.region.batch != 1:
             raise ValueError("zonotopes are made of one region at a time")
-        self.program, self.state = program, state
+        self.program, self.state, self.cores = program, state, cores
         self.fans = fan_outs(program)
         self.measured = measured(program, self.fans)
         self.slopes: dict[int, list[Tensor]] = {}
@@ -147,15 +148,22 @@ class Zonotopes:
         size = self.program.sizes[node]
         held = sum(z.rows.numel() for z in self.nodes.values() if z.rows is not None)
         keep = held + self.count * size <= STORED
-        rows = made.radius.new_zeros(self.count if keep else 0, size)
-        total = torch.zeros_like(made.radius)
-        widest = max(size, *(self.program.sizes[p] for p in self.program.parents[node]), 1)
-        for a in range(0, self.count, step := max(1, CHUNK // widest)):
+        rows = made.radius.new_empty(self.count if keep else 0, size)
+        totals: list[Tensor] = []
+        step = max(1, CHUNK // max(size, *(self.program.sizes[p] for p in self.program.parents[node])))
+        starts = list(range(0, self.count, step))
+
+        @torch.no_grad()  # every thread has its own setting
+        def work(a: int) -> bool:
             part = self._compute(node, a, min(self.count, a + step))
-            total += part.abs().sum(0)
+            totals.append(part.abs().sum(0))
             if keep:
                 rows[a : a + step] = part
+            return False
+
+        WorkerThreads(self.cores, lambda: starts.pop() if starts else None, work).run()
         made.rows = rows if keep else None
+        total = torch.stack(totals).sum(0) if totals else torch.zeros_like(made.radius)
         reserve = 2 * (self.count + 8) * self.program.space.unit
         # rows that are computed again may be rounded differently
         made.radius = torch.fmin(total * (1 + reserve) + 2 * made.noise, made.radius)
