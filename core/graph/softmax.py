@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 
 from verifolio.graph.graph import Graph, GraphBuilder
@@ -112,7 +114,7 @@ def _whole(inverse: Op, total: Op, power: Op, gaps: Op) -> list[list[int]]:
         return []
     rows: dict[tuple[int, ...], dict[int, int]] = {}
     pointer, columns = total.weight.indptr, total.weight.indices  # type: ignore[attr-defined]
-    for r, (a, b) in enumerate(zip(pointer[:-1], pointer[1:], strict=True)):
+    for r, (a, b) in enumerate(pairwise(pointer)):
         own, others = set(ends[0][columns[a:b]].tolist()), ends[1][columns[a:b]].tolist()
         members = own.union(others)
         if len(own) == 1 and len(members) == len(others) + 1:

@@ -28,8 +28,8 @@ class Effort:
     """How hard to try.
 
     `tighten`: backward bounds for intermediate neurons; `forward`: linear bounds from the inputs, before that;
-    `zonotopes`: zonotopes from the inputs, before that, where the region is one; `sampled`: backward bounds of a layer
-    only where a sample of its neurons gains by them;
+    `zonotopes`: zonotopes from the inputs, before that, where the region is one; `sampled`: backward bounds of a
+    layer only where a sample of its neurons gains by them;
     `steps`: gradient steps on every neuron's own slopes; `thorough`: on all of them, even where a sample of a
     layer gains little; `elements`: memory of one pass.
     """

@@ -59,6 +59,13 @@ def total(rows: Tensor, vector: Tensor) -> Tensor:
     return (rows.double() @ vector.double()).to(rows.dtype)
 
 
+def csr(pointers: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    """A sparse matrix by rows."""
+    with warnings.catch_warnings():  # torch calls this layout a beta; products are all that is used of it
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.sparse_csr_tensor(pointers, columns, values, size=shape)
+
+
 class Layer:
     """An affine operator.
 
@@ -151,11 +158,8 @@ class SparseLayer(Layer):
 
     def _csr(self, matrix: Any) -> Tensor:
         pointers, columns = (torch.as_tensor(a.astype(np.int64)) for a in (matrix.indptr, matrix.indices))
-        with warnings.catch_warnings():  # torch calls this layout a beta; products are all that is used of it
-            warnings.simplefilter("ignore", UserWarning)
-            return torch.sparse_csr_tensor(
-                pointers, columns, torch.as_tensor(matrix.data), size=matrix.shape, dtype=self.space.dtype
-            ).to(self.space.device)
+        values = torch.as_tensor(matrix.data).to(self.space.dtype)
+        return csr(pointers, columns, values, matrix.shape).to(self.space.device)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         (x,) = inputs

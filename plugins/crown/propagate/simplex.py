@@ -2,8 +2,9 @@
 
     sum_j a_j p_j = sum_j (a_j - c) p_j + c      where sum_j p_j = 1
 
-Each p_j is enclosed by lines of its own, which know nothing of the sum. What these lose is their distance times |a_j - c|:
-the median of the a_j makes the sum of these least. In attention the a_j are values, whose common part is then free.
+Each p_j is enclosed by lines of its own, which know nothing of the sum. What these lose is their distance times
+|a_j - c|, and the median of the a_j makes the sum of all |a_j - c| least. In attention the a_j are values, whose
+common part costs nothing then.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """Zonotopes from the inputs forward (Singh et al. 2018, *Fast and Effective Robustness Certification*).
 
-On one region every node's value is centre + sum_k t_k rows_k, up to an error of each entry by itself, where the t_k in
-[-1, 1] are the same for all nodes: one for every input that varies, and one for every error that several entries see.
+On one region every node's value is centre + sum_k t_k rows_k, up to an error of each entry by itself. The numbers t_k
+in [-1, 1] are the same for all nodes: one for every input that varies, one for every error that several entries see.
 
-    affine, z = W h + b:              centre' = W centre + b,  rows' = W rows,  error' = |W| error + rounding
-    nonlinear, k z + t <= h <= k z + T:   centre' = k centre + (t + T) / 2,  rows' = k rows,  error' = |k| error + (T - t) / 2
+    affine, z = W h + b:    centre' = W centre + b,  rows' = W rows,  error' = |W| error + rounding
+    nonlinear, k z + t <= h <= k z + T:
+                            centre' = k centre + (t + T) / 2,  rows' = k rows,  error' = |k| error + (T - t) / 2
 
 A pass costs as many evaluations of the network as there are numbers t_k, while bounding neurons backward costs two
 passes for each of them. An error stays by itself as long as only one entry reads it; then it gets a t_k.
@@ -29,14 +30,18 @@ from verifolio.plugins.crown.propagate.layers import (
     ScaleLayer,
     SelectLayer,
     SparseLayer,
+    csr,
 )
 from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.relax.base import Interval, Lines, tighter
 from verifolio.plugins.crown.worker_threads import WorkerThreads
 
-CHUNK = 1 << 18  # numbers of a node's rows that are computed together: 2 MB in float64; larger ones leave the caches
+CHUNK = (
+    1 << 18
+)  # numbers of a node's rows that are computed together: 2 MB in float64; larger ones leave the caches
 STORED = 1 << 26  # numbers of rows that are kept at a time: 512 MB in float64
-MOST_SYMBOLS = 1 << 14  # further errors stay by themselves: as many passes through the network are worth a few seconds
+# further errors stay by themselves: so many passes through a network of attention take a few seconds
+MOST_SYMBOLS = 1 << 14
 # An error below this part of an entry's size is rounding, or as good as nothing: it gets no t_k
 WORTHWHILE = 1e-9
 
@@ -80,6 +85,7 @@ class Zonotopes:
         self.fans = fan_outs(program)
         self.measured = measured(program, self.fans)
         self.slopes: dict[int, list[Tensor]] = {}
+        self.direct: dict[int, list[tuple[int, Tensor]]] = {}
         self.last = last_readers(program)
         low, high = state.region.lower[0], state.region.upper[0]
         centre = (low + high) / 2
@@ -100,6 +106,7 @@ class Zonotopes:
         else:
             made = self._relaxed(node, [self.nodes[p] for p in parents])
         self.nodes[node] = made
+        self._shorten(node)
         pointwise = is_pointwise(self.program, node)
         if node in self.measured:
             self._measure(node, made)
@@ -128,7 +135,12 @@ class Zonotopes:
         slopes, below, above = parallel(rule.parallel(*inputs), inputs, self.program.space.unit)
         self.slopes[node] = [k[0] for k in slopes]
         below, above = below[0], above[0]
-        centre, error, radius, size = (above + below) / 2, (above - below) / 2, torch.zeros_like(below), below.abs()
+        centre, error, radius, size = (
+            (above + below) / 2,
+            (above - below) / 2,
+            torch.zeros_like(below),
+            below.abs(),
+        )
         for k, parent in zip(self.slopes[node], parents, strict=True):
             centre = centre + k * parent.centre
             error, radius = error + k.abs() * parent.error, radius + k.abs() * parent.radius
@@ -136,6 +148,29 @@ class Zonotopes:
         unit = self.program.space.unit
         lost = 16 * (len(parents) + 2) * unit * (size + above.abs()) + torch.finfo(below.dtype).tiny
         return Zonotope(centre, radius + lost, error * (1 + 16 * unit) + lost, lost)
+
+    def _shorten(self, node: int) -> None:
+        """Sums of products, as in attention: one sparse matrix for each factor, instead of the products' own rows.
+
+        Where a factor copies entries, the matrix reads the originals. A weight times a slope is rounded once more,
+        which the error of the products allows for.
+        """
+        layer, parents = self.program.layers[node], self.program.parents[node]
+        if not isinstance(layer, SparseLayer) or len(self.slopes.get(parents[0], ())) < 2:
+            return
+        made = []
+        if parents[0] in self.measured or self.nodes[parents[0]].own is not None:
+            return
+        column, weight = layer.weight.col_indices(), layer.weight.values()
+        for k, p in zip(self.slopes[parents[0]], self.program.parents[parents[0]], strict=True):
+            at, values, copies = column, weight * k[column], self.program.layers[p]
+            if isinstance(copies, SelectLayer) and self.nodes[p].own is None:
+                values = values.masked_fill(copies.hole[column], 0.0)
+                at, p = copies.index[column], self.program.parents[p][0]
+            made.append(
+                (p, csr(layer.weight.crow_indices(), at, values, (layer.size, self.program.sizes[p])))
+            )
+        self.direct[node] = made
 
     def _fixed(self, node: int) -> bool:
         """Whether the rows are the same numbers whenever they are read."""
@@ -147,10 +182,11 @@ class Zonotopes:
         """The sum of the rows, in chunks; they are kept where there is room."""
         size = self.program.sizes[node]
         held = sum(z.rows.numel() for z in self.nodes.values() if z.rows is not None)
-        keep = held + self.count * size <= STORED
+        keep = held + self.count * size <= STORED and not self._cheap(node)
         rows = made.radius.new_empty(self.count if keep else 0, size)
         totals: list[Tensor] = []
-        step = max(1, CHUNK // max(size, *(self.program.sizes[p] for p in self.program.parents[node])))
+        read = [p for p, _ in self.direct.get(node, [])] or self.program.parents[node]
+        step = max(1, CHUNK // max(size, *(self.program.sizes[p] for p in read)))
         starts = list(range(0, self.count, step))
 
         @torch.no_grad()  # every thread has its own setting
@@ -167,6 +203,11 @@ class Zonotopes:
         reserve = 2 * (self.count + 8) * self.program.space.unit
         # rows that are computed again may be rounded differently
         made.radius = torch.fmin(total * (1 + reserve) + 2 * made.noise, made.radius)
+
+    def _cheap(self, node: int) -> bool:
+        """Whether rows are sooner computed again than written: few terms each, and more entries than before."""
+        layer, parents = self.program.layers[node], self.program.parents[node]
+        return isinstance(layer, SparseLayer) and layer.size > self.program.sizes[parents[0]]
 
     def _narrow(self, node: int, made: Zonotope) -> None:
         unit = self.program.space.unit
@@ -222,6 +263,8 @@ class Zonotopes:
         layer, parents = self.program.layers[node], self.program.parents[node]
         if not parents:
             return self.nodes[node].centre.new_zeros(b - a, self.program.sizes[node])
+        if node in self.direct:
+            return torch.stack([(m @ self._rows(p, a, b).T).T for p, m in self.direct[node]]).sum(0)
         rows = [self._rows(p, a, b) for p in parents]
         if layer is not None:
             return layer.linear(*rows)
@@ -232,7 +275,7 @@ class Zonotopes:
 
 
 def parallel(lines: Lines, inputs: list[Interval], unit: float) -> tuple[list[Tensor], Tensor, Tensor]:
-    """One slope for both lines, and what lies below and above it; lines of different slopes lose what they differ by."""
+    """One slope for both lines, and what lies below and above it; other lines lose what their slopes differ by."""
     zero = torch.zeros_like(inputs[0][0])
     below = zero if lines.lower_bias is None else lines.lower_bias
     above = zero if lines.upper_bias is None else lines.upper_bias
@@ -257,7 +300,7 @@ def is_pointwise(program: Program, node: int) -> bool:
 
 
 def measured(program: Program, fans: list[bool]) -> frozenset[int]:
-    """The nodes whose rows are worth a pass: several entries read one of theirs, or a relaxation needs the interval."""
+    """The nodes whose rows are worth a pass: several entries read one of theirs, or the interval is needed."""
     wanted = {program.graph.output, *program.before, *(i for i, several in enumerate(fans) if several)}
     for i in range(len(program.parents) - 1, -1, -1):
         if i in wanted and is_pointwise(program, i):

@@ -35,11 +35,13 @@ ELEMENTS = 1 << 24  # of one pass's rows: 128 MB in float64; a choice between me
 # With n inputs a node's forward bounds cost 2 (n + 1) passes through its operator: with many, more than the
 # backward bounds that they save. A choice.
 MAX_FORWARD = 16
-# With more neurons than this backward bounds of all of them, which cost time in proportion to the square of their number,
-# are too dear for every box: with few inputs zonotopes take their place, with many only the condition's rows go backward.
-# A choice.
+# With more neurons than this backward bounds of all of them, which cost time in proportion to the square of their
+# number, are too dear for every box: with few inputs zonotopes take their place, with many only the condition's rows
+# go backward. A choice.
 MAX_TIGHTENED = 8000
-ROW_STEPS = 10  # on the slopes of the condition's rows, where zonotopes alone leave a box open: a tenth of their time
+ROW_STEPS = (
+    20  # on the slopes of the condition's rows, where zonotopes alone leave a box open: a part of their time
+)
 
 
 class TensorEngine:
@@ -60,9 +62,7 @@ class TensorEngine:
         wide = free_inputs(problem.domain.lower, problem.domain.upper)
         few, small = wide <= MAX_FORWARD, problem.graph.neurons <= MAX_TIGHTENED
         self.apart = few and not small  # boxes one by one
-        self.effort = Effort(
-            tighten=small, forward=few and small, zonotopes=self.apart, elements=ELEMENTS
-        )
+        self.effort = Effort(tighten=small, forward=few and small, zonotopes=self.apart, elements=ELEMENTS)
         on_inputs, on_outputs, rhs = all_rows(problem)
         self.on_inputs, self.on_outputs = self.space.tensor(on_inputs), self.space.tensor(on_outputs)
         self.rhs = self.space.up(rhs)

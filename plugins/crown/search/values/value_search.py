@@ -35,7 +35,9 @@ Array = NDArray[np.float64]
 ROOT_ITERATIONS, AGAIN_ITERATIONS, TRIAL_ITERATIONS = 100, 50, 3
 FIRST_ITERATIONS = 20  # after zonotopes, which other bounds may improve soon
 SHARE = 0.4  # of the time that is left, for backward bounds of all neurons: branching is the last resort; a choice
-ROWS = 1 << 20  # numbers of the rows that go back together: 8 MB in float64, which is allocated once and not again
+ROWS = (
+    1 << 20
+)  # numbers of the rows that go back together: 8 MB in float64, which is allocated once and not again
 ROOT_RATE = 0.1  # lines start from their defaults there: larger steps than on a piece
 GAIN = 0.03  # of the missing bound, for which another round of assumptions is worth its time; less never gets there
 # bounded in a trial; more find better cuts, and cost a pass with gradients each; a choice
