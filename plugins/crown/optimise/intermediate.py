@@ -109,8 +109,8 @@ def bound_backward(
     if copies is not None:  # one bound serves all copies of a value
         wanted = copies[wanted].unique()
     # where the intervals are good already, it must pay
-    unsure = (effort.steps > 0 or effort.forward or effort.sampled) and not effort.thorough
-    plain = not effort.steps and not unsure
+    plain = not effort.steps and (effort.thorough or not effort.forward)
+    unsure = (not plain or effort.sampled) and not effort.thorough
     if plain and state.region.balls is None and is_chain(program):
         state.interval[node] = tighten(program, state, node, mask, budget)
         return

@@ -221,6 +221,15 @@ class ConvLayer(Layer):
         channels = rows.reshape(*rows.shape[:2], self.op.output_shape[0], -1).sum(-1, dtype=torch.float64)
         return [flat.reshape(*rows.shape[:2], -1)], total(channels, self.bias).to(rows.dtype)
 
+    def overlaps(self) -> bool:
+        """Whether some input is read by several outputs: windows overlap, or several channels read one."""
+        op = self.op
+        reach = [d * (k - 1) + 1 for d, k in zip(op.dilation, op.weight.shape[2:], strict=True)]
+        apart = all(
+            r <= s or n == 1 for r, s, n in zip(reach, op.stride, op.output_shape[1:], strict=True)
+        )
+        return op.transposed or op.output_shape[0] > op.groups or not apart
+
     def adjoint(self, rows: Tensor) -> Tensor:
         """Rows (count, channels, height, width) over any window as rows over all that the window reads."""
         op = self.op

@@ -324,7 +324,9 @@ def _spreads(layer: Layer | None) -> bool:
         return layer.fans
     if isinstance(layer, DenseLayer):
         return layer.size > 1
-    return isinstance(layer, ConvLayer) or (isinstance(layer, SelectLayer) and layer.terms > 1)
+    if isinstance(layer, ConvLayer):
+        return layer.overlaps()
+    return isinstance(layer, SelectLayer) and layer.terms > 1
 
 
 def last_readers(program: Program) -> list[int]:

@@ -34,6 +34,7 @@ Array = NDArray[np.float64]
 # three vision transformers are proved there. A trial only ranks candidates.
 ROOT_ITERATIONS, AGAIN_ITERATIONS, TRIAL_ITERATIONS = 100, 50, 3
 FIRST_ITERATIONS = 20  # after zonotopes, which other bounds may improve soon
+FEW_GOALS = 16  # that are worth these: with many, some need the other bounds anyway; a choice
 SHARE = 0.4  # of the time that is left, for backward bounds of all neurons: branching is the last resort; a choice
 ROWS = (
     1 << 20
@@ -85,6 +86,8 @@ class ValueSearch:
             if root.bounds is not None:
                 self.context.evidence.add_bounds(root.bounds)
             self.bounds = ValueBounds(root, self.context.budget)
+            if effort.zonotopes and len(root_bounds.live) > FEW_GOALS:
+                continue
             pieces = self._bound(self.bounds.first(), iterations, ROOT_RATE)
             if self.point is not None:
                 return Outcome.found(self.point, stats=self._stats())
