@@ -225,9 +225,7 @@ class ConvLayer(Layer):
         """Whether some input is read by several outputs: windows overlap, or several channels read one."""
         op = self.op
         reach = [d * (k - 1) + 1 for d, k in zip(op.dilation, op.weight.shape[2:], strict=True)]
-        apart = all(
-            r <= s or n == 1 for r, s, n in zip(reach, op.stride, op.output_shape[1:], strict=True)
-        )
+        apart = all(r <= s or n == 1 for r, s, n in zip(reach, op.stride, op.output_shape[1:], strict=True))
         return op.transposed or op.output_shape[0] > op.groups or not apart
 
     def adjoint(self, rows: Tensor) -> Tensor:

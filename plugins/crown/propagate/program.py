@@ -217,8 +217,8 @@ class Program:
                 continue
             layer = self.layers[i]
             if i in self.simplices:
-                current, added, lost = self.simplices[i].level(current, state.interval[i])
-                constant, charge = constant + added, charge + lost
+                current, level, lost = self.simplices[i].level(current, state.interval[i])
+                constant, charge = constant + level, charge + lost
             if layer is None:
                 if capture is not None:
                     capture(i, current)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
 from verifolio.graph import Elementwise, Graph, GraphBuilder, Sparse
 from verifolio.graph.softmax import simplices
@@ -43,9 +44,9 @@ def check_attained(seen: Any, graph: Graph, program: Program, state: State) -> N
         assert not (values[i] < low[0].double().numpy() - room).any(), f"node {i}"
         assert not (values[i] > high[0].double().numpy() + room).any(), f"node {i}"
     one = np.eye(graph.output_size)
-    low, high = (end[0].double().numpy() for end in state.interval[graph.output])
-    assert not (low > attained(graph, domain, one)).any()
-    assert not (high < -attained(graph, domain, -one)).any()
+    least, most = (end[0].double().numpy() for end in state.interval[graph.output])
+    assert not (least > attained(graph, domain, one)).any()
+    assert not (most < -attained(graph, domain, -one)).any()
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
@@ -118,7 +119,8 @@ def softmax(members: int, groups: int = 1, skip: int = -1, weight: float = 1.0) 
     builder = GraphBuilder(members * groups)
     rows = [g * members + k for g in range(groups) for k in range(members)]
     rows = [r for k, r in enumerate(rows) if k != skip]
-    gaps, total = [], []
+    gaps: list[tuple[int, int]] = []
+    total: list[tuple[int, int]] = []
     for k, r in enumerate(rows):
         first = r // members * members
         for other in range(first, first + members):
@@ -131,8 +133,6 @@ def softmax(members: int, groups: int = 1, skip: int = -1, weight: float = 1.0) 
     sums = np.zeros((len(rows), len(gaps)))
     for k, g in total:
         sums[k, g] = 1.0
-    from scipy import sparse
-
     x = builder.add(Sparse(len(gaps), np.zeros(len(gaps)), sparse.csr_array(difference)), 0)
     x = builder.add(Elementwise(len(gaps), "exp"), x)
     x = builder.add(Sparse(len(rows), np.ones(len(rows)), sparse.csr_array(sums)), x)
