@@ -1,4 +1,4 @@
-"""Bounds of many boxes of one problem by tensors, and the choice between that and the compiled kernel."""
+"""Bounds of many boxes of one problem by tensors, for what the compiled kernel cannot bound."""
 
 from __future__ import annotations
 
@@ -11,22 +11,15 @@ from torch import Tensor
 
 from verifolio.model.problem import Problem, free_inputs
 from verifolio.plugin.evidence import Bounds
-from verifolio.plugins.crown.kernel.boxes import (
-    BoxBatch,
-    BoxEngine,
-    Findings,
-    KernelEngine,
-    QuadraticEngine,
-    kernel_applies,
-    quadratics_apply,
-)
+from verifolio.plugins.crown.kernel.boxes import BoxBatch, BoxEngine, Findings
 from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
 from verifolio.plugins.crown.optimise.row_slopes import ascend_rows
 from verifolio.plugins.crown.propagate.arrays import all_rows
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program
 from verifolio.plugins.crown.propagate.region import Balls, Region
-from verifolio.plugins.crown.reduce.opposites import MergedOpposites, merge_opposites
+from verifolio.plugins.crown.reduce.opposites import MergedOpposites
+from verifolio.plugins.crown.search.inputs.kernel_engine import kernel_engine
 from verifolio.plugins.crown.search.root import as_intervals
 from verifolio.run.budget import Budget
 
@@ -51,7 +44,12 @@ class TensorEngine:
     phase: NDArray[np.int8] = np.zeros(0, np.int8)
 
     def __init__(
-        self, problem: Problem, budget: Budget, device: str = "cpu", known: Bounds | None = None
+        self,
+        problem: Problem,
+        budget: Budget,
+        device: str = "cpu",
+        known: Bounds | None = None,
+        plain: bool = False,
     ) -> None:
         self.problem, self.budget = problem, budget
         self.space = Space(torch.float64, device)
@@ -61,8 +59,13 @@ class TensorEngine:
         )
         wide = free_inputs(problem.domain.lower, problem.domain.upper)
         few, small = wide <= MAX_FORWARD, problem.graph.neurons <= MAX_TIGHTENED
-        self.apart = few and not small  # boxes one by one
-        self.effort = Effort(tighten=small, forward=few and small, zonotopes=self.apart, elements=ELEMENTS)
+        self.apart = few and not small and not plain  # boxes one by one, by zonotopes
+        self.effort = Effort(
+            tighten=(few or small) and not self.apart,
+            forward=few and not self.apart,
+            zonotopes=self.apart,
+            elements=ELEMENTS,
+        )
         on_inputs, on_outputs, rhs = all_rows(problem)
         self.on_inputs, self.on_outputs = self.space.tensor(on_inputs), self.space.tensor(on_outputs)
         self.rhs = self.space.up(rhs)
@@ -120,22 +123,7 @@ class TensorEngine:
 def make_engine(
     problem: Problem, budget: Budget, device: str = "cpu", known: Bounds | None = None, plain: bool = False
 ) -> BoxEngine:
-    """The fastest engine that can handle the problem; `known` bounds hold on the whole domain.
-
-    `plain`: boxes are closed by backward bounds of the graph as it is, which is what a certificate can repeat.
-    """
-    merged = MergedOpposites(problem.graph) if plain else merge_opposites(problem.graph)
-    small = replace(problem, graph=merged.graph)
-    if kernel_applies(small):
-        kernel = QuadraticEngine if quadratics_apply(small) and not plain else KernelEngine
-        return kernel(small, budget.cores, None if known is None else _carried(known, merged))
-    return TensorEngine(problem, budget, device, known)
-
-
-def _carried(known: Bounds, merged: MergedOpposites) -> Bounds:
-    """Bounds of a graph's nodes as bounds of the nodes of the graph without opposite neurons."""
-    ends = merged.carry(
-        {i: (known.lower[i], known.upper[i]) for i in known.lower.keys() & known.upper.keys()}
+    """The fastest engine that can handle the problem; see `kernel_engine`."""
+    return kernel_engine(problem, budget.cores, known, plain) or TensorEngine(
+        problem, budget, device, known, plain
     )
-    lower, upper = ({i: pair[k] for i, pair in ends.items()} for k in (0, 1))
-    return replace(known, lower=lower, upper=upper)
