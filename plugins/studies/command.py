@@ -32,7 +32,9 @@ class Wanted(bundles.Bundle):
     all: bool = described(False, "Measure every table and figure.")
     quick: bool = described(False, "Measure a small part only, with rows of its own.")
     only: tuple[str, ...] = described(
-        (), "Measure only rows with this value in a column that identifies them; repeatable.", metavar="TEXT"
+        (),
+        "Measure only what has this name, or this value in a column that identifies rows; repeatable.",
+        metavar="TEXT",
     )
 
 

@@ -51,7 +51,7 @@ class Rows:
         """The rows that should be there and are not."""
         known = {tuple(r[k] for k in measurement.key) for r in self.read(measurement)}
         todo = [key for key in measurement.wanted(place.size) if key not in known]
-        return [key for key in todo if not place.only or set(key) & set(place.only)]
+        return [key for key in todo if not place.only or {measurement.name, *key} & set(place.only)]
 
     def fill(self, measurement: Measurement, place: Place, seconds: float) -> int:
         """Measure what is missing, row by row, for at most so long; gives how many rows are still missing."""
@@ -126,5 +126,5 @@ def commit() -> str:
         return done.stdout.strip() if done.returncode == 0 else ""
 
     found = git("rev-parse", "--short=7", "HEAD")
-    changed = git("status", "--porcelain", "--untracked-files=no", "--", "core", "plugins")
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ":/core", ":/plugins")
     return f"{found}{'+' if changed else ''}" if found else f"version {verifolio.__version__}"

@@ -68,7 +68,7 @@ class Place:
     folder: Path
     size: Size
     say: Say = lambda _text: None
-    only: tuple[str, ...] = ()  # rows with one of these values in their key
+    only: tuple[str, ...] = ()  # measurements of these names, or rows with one of these values in their key
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Which published radii are refuted: attacks on the very balls that the records list as verified, all images at once."""
+"""Which published radii are refuted: attacks on the very balls that the records list as verified, image by image."""
 
 from __future__ import annotations
 

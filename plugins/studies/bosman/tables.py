@@ -243,7 +243,7 @@ def fiftieth(ratios: Sequence[tuple[str, str, float]]) -> list[Statement]:
     if not ratios:
         return []
     slowest = max(ratios, key=lambda r: r[2])
-    reason = f"Here it takes at most one {1 / slowest[2]:.0f}th of their time ({slowest[0]}); gaps are in table 2 and figure 13."
+    reason = f"Here at most a {1 / slowest[2]:.0f}th of their time ({slowest[0]}); the gaps are in figure 13."
     return [judged(text, False, f"{len(ratios)} networks", reason)]
 
 
