@@ -1,4 +1,4 @@
-"""The studies of five papers, repeated: `verifolio study` measures their tables and figures, and writes their pages."""
+"""The studies of five papers, repeated: `verifolio study` measures their tables and figures and writes pages."""
 
 from __future__ import annotations
 

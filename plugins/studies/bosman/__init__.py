@@ -24,7 +24,7 @@ The paper estimates, for every image, the largest radius without a counterexampl
 search over a grid with a complete verifier, and studies the distribution of these radii over images: on twelve MNIST
 networks, after adversarial training, and on CIFAR-10 and GTSRB. Here the same networks, as far as they are public
 (`relu_4_1024`, `convMedG`, `cifar_7_1024`, `conv_big` and all GTSRB networks are not), and the same images get
-brackets by `verifolio distribution`: tolerance 0.001, at most 60 s on the wall per image, one core of a shared machine.
+brackets by `verifolio distribution`: tolerance 0.001, at most 60 s on the wall per image, one core of a busy machine.
 CIFAR-10's and GTSRB's image ids in the authors' records do not follow the official order, so those can only be
 compared as distributions.
 """
