@@ -10,7 +10,7 @@ from .accuracy import CLEAN, RADII, Accuracy
 from .architectures import Architectures
 from .brackets import Brackets
 from .kbinary import KBinary
-from .records import Larger, Pairs, Recomputed
+from .records import Larger, Pairs, Recomputed, SameImages
 from .refuted import Refuted
 from .subjects import ALL, CIFAR, CONVOLUTIONAL, DENSE, FIRST, SIGNS
 
@@ -72,6 +72,7 @@ PARTS = (
         "radii after adversarial training, MNIST",
         partial(tables.radii, number=8),
         RECORDS,
+        SameImages(),
         Accuracy((*DENSE, *CONVOLUTIONAL)),
         Brackets((*DENSE, *CONVOLUTIONAL)),
     ),
@@ -171,7 +172,7 @@ PARTS = (
     _figure(
         12,
         "100 and 400 images, with fitted log-normal distributions",
-        tables.samples,
+        figures.larger,
         (Larger(),),
         figures.curve_picture(FIRST, "test", overlay=True),
     ),

@@ -12,7 +12,7 @@ from verifolio import Network, attack
 
 from ..sources import dataset
 from ..study import Key, Measurement, Place, Record, Size
-from .brackets import unique
+from .brackets import QUICK_NETWORKS, unique
 from .subjects import Subject
 
 CLEAN = "0"  # the radius of no attack
@@ -37,6 +37,7 @@ class Accuracy(Measurement):
         return [
             (s.key, split, radius)
             for s in unique(self.subjects)
+            if not size.quick or s.key in QUICK_NETWORKS
             for radius in self.radii
             for split in (splits if radius == CLEAN else ("test",))
         ]

@@ -12,7 +12,7 @@ from typing import ClassVar
 from ..sources import shared
 from ..statistics import Side, correlation, describe
 from ..study import Key, Measurement, Place, Record, Size
-from .subjects import ALL, FIRST, STEP, Subject
+from .subjects import ALL, CONVOLUTIONAL, DENSE, FIRST, STEP, Subject
 
 SPLITS = ("test", "train")
 IMAGES = 100  # of each split of MNIST, the paper's first ones; later ones are those of table 6
@@ -84,6 +84,26 @@ def side(subject: Subject, split: str, more: bool = False) -> Side:
         [p.upper if math.isfinite(p.upper) else None for p in found.values()],
         [p.seconds for p in found.values() if math.isfinite(p.seconds)],
     )
+
+
+class SameImages(Measurement):
+    """Whether the test records of sections 5 and 6 are about test images: ids and radii beside the training ones."""
+
+    name: ClassVar[str] = "record-ids"
+    key: ClassVar[tuple[str, ...]] = ("network", "training")
+    columns: ClassVar[tuple[str, ...]] = ("n_train", "n_test", "both", "equal")
+
+    def wanted(self, size: Size) -> list[Key]:
+        return [place_of(s) for s in (*DENSE, *CONVOLUTIONAL)]
+
+    def measure(self, keys: Sequence[Key], place: Place) -> Iterator[Record]:
+        for subject in (*DENSE, *CONVOLUTIONAL):
+            if place_of(subject) not in keys:
+                continue
+            train, test = known(subject, "train"), known(subject, "test")
+            both = train.keys() & test.keys()
+            counts = (len(train), len(test), len(both), sum(train[i].lower == test[i].lower for i in both))
+            yield dict(zip((*self.key, *self.columns), (*place_of(subject), *map(str, counts)), strict=True))
 
 
 class Pairs(Measurement):
