@@ -1,4 +1,4 @@
-"""`verifolio study PAPER --all --quick` of every paper: it runs, goes on from its rows, and its stable orderings hold."""
+"""`verifolio study PAPER --all --quick` of every paper: it runs and goes on, and the stable orderings hold."""
 
 from __future__ import annotations
 
