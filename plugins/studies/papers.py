@@ -8,7 +8,12 @@ from verifolio import InputError
 
 from .study import Study
 
-PAPERS = {"000": "gross", "001": "amir", "004": "bosman"}  # the module that has the paper's STUDY
+PAPERS = {
+    "000": "gross",
+    "001": "amir",
+    "003": "bastani",
+    "004": "bosman",
+}  # the module that has the paper's STUDY
 
 
 def find_study(number: str) -> Study:

@@ -6,7 +6,6 @@ import csv
 import os
 import subprocess
 import time
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -54,30 +53,22 @@ class Rows:
         return [key for key in todo if not place.only or {measurement.name, *key} & set(place.only)]
 
     def fill(self, measurement: Measurement, place: Place, seconds: float) -> int:
-        """Measure what is missing, row by row, for at most so long; gives how many rows are still missing."""
+        """Measure what is missing, begin nothing after so long; gives how many rows are still missing."""
         todo = self.missing(measurement, place)
         if not todo or seconds <= 0:
             return len(todo)
         end = time.monotonic() + seconds
         self.folder.mkdir(parents=True, exist_ok=True)
         done = 0
-        for row in self._measured(measurement, todo, place):
-            self.append(measurement, row)
-            done += 1
-            place.say(
-                f"{measurement.name}: {done} of {len(todo)}: {' '.join(row[k] for k in measurement.key)}"
-            )
+        for group in measurement.groups(todo):
+            for row in measurement.measure(group, place):
+                self.append(measurement, row)
+                done += 1
+                where = " ".join(row[k] for k in measurement.key)
+                place.say(f"{measurement.name}: {done} of {len(todo)}: {where}")
             if time.monotonic() >= end:
                 break
         return len(todo) - done
-
-    def _measured(self, measurement: Measurement, todo: Sequence[Key], place: Place) -> Iterator[Record]:
-        found = measurement.measure(todo, place)
-        try:
-            yield from found
-        finally:
-            if hasattr(found, "close"):
-                found.close()
 
     def append(self, measurement: Measurement, row: Record) -> None:
         """One more row, on the disk before the next is measured."""

@@ -6,6 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from itertools import groupby
 from pathlib import Path
 from typing import ClassVar, Literal
 
@@ -51,6 +52,8 @@ class Measurement(ABC):
     name: ClassVar[str]
     key: ClassVar[tuple[str, ...]]
     columns: ClassVar[tuple[str, ...]]  # besides the key
+    shared: ClassVar[int] = 0  # rows with these first columns of the key in common are measured together,
+    most: ClassVar[int] = 1  # so many of them at most
 
     @abstractmethod
     def wanted(self, size: Size) -> list[Key]:
@@ -59,6 +62,12 @@ class Measurement(ABC):
     @abstractmethod
     def measure(self, keys: Sequence[Key], place: Place) -> Iterator[Record]:
         """These rows, each as soon as it is known; a row has all columns."""
+
+    def groups(self, keys: Sequence[Key]) -> Iterator[list[Key]]:
+        """What is measured together, in order; nothing is stopped within a group."""
+        for _, group in groupby(keys, key=lambda k: k[: self.shared]):
+            mine = list(group)
+            yield from (mine[start : start + self.most] for start in range(0, len(mine), self.most))
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,8 @@ class Mutual(Measurement):
 
     name: ClassVar[str] = "mutual"
     key: ClassVar[tuple[str, ...]] = ("data", "block", "way", "radius")
+    shared: ClassVar[int] = 3
+    most: ClassVar[int] = len(RADII)
     columns: ClassVar[tuple[str, ...]] = ("points", "found", "open", "timeout")
 
     def wanted(self, size: Size) -> list[Key]:
@@ -103,6 +105,8 @@ class Accuracies(Measurement):
 
     name: ClassVar[str] = "accuracy"
     key: ClassVar[tuple[str, ...]] = ("data", "network")
+    shared: ClassVar[int] = 1
+    most: ClassVar[int] = COUNT
     columns: ClassVar[tuple[str, ...]] = ("n", "right")
 
     def wanted(self, size: Size) -> list[Key]:
@@ -126,6 +130,8 @@ class Robust(Measurement):
 
     name: ClassVar[str] = "robust"
     key: ClassVar[tuple[str, ...]] = ("data", "block", "ensemble", "radius")
+    shared: ClassVar[int] = 3
+    most: ClassVar[int] = len(RADII)
     columns: ClassVar[tuple[str, ...]] = ("members", "points", "robust", "broken", "open", "timeout")
 
     def wanted(self, size: Size) -> list[Key]:

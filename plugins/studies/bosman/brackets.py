@@ -40,6 +40,8 @@ class Brackets(Measurement):
 
     name: ClassVar[str] = "brackets"
     key: ClassVar[tuple[str, ...]] = ("network", "split", "image")
+    shared: ClassVar[int] = 2
+    most: ClassVar[int] = BLOCK
     columns: ClassVar[tuple[str, ...]] = (
         *("label", "status", "lower", "upper", "becomes", "seconds", "cpu", "budget"),
         *("published_lower", "published_upper", "published_seconds"),
@@ -61,9 +63,7 @@ class Brackets(Measurement):
     def measure(self, keys: Sequence[Key], place: Place) -> Iterator[Record]:
         by_key = {s.key: s for s in unique(self.subjects)}
         for (name, split), group in itertools.groupby(keys, key=lambda k: (k[0], k[1])):
-            images = [int(image) for _, _, image in group]
-            for start in range(0, len(images), BLOCK):
-                yield from block(by_key[name], split, images[start : start + BLOCK], place)
+            yield from block(by_key[name], split, [int(image) for _, _, image in group], place)
 
 
 def unique(subjects: tuple[Subject, ...]) -> list[Subject]:

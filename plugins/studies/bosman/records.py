@@ -57,6 +57,8 @@ class Recomputed(Measurement):
 
     name: ClassVar[str] = "records"
     key: ClassVar[tuple[str, ...]] = ("network", "training", "split")
+    shared: ClassVar[int] = 0
+    most: ClassVar[int] = len(ALL)
     columns: ClassVar[tuple[str, ...]] = (
         *("n", "lowest", "mean", "deviation", "gap", "critical", "lognormal_p", "splits_p", "sides_ks_p"),
         *("sides_t_p", "above_012", "above_040", "seconds"),
@@ -111,6 +113,8 @@ class Pairs(Measurement):
 
     name: ClassVar[str] = "record-pairs"
     key: ClassVar[tuple[str, ...]] = ("split", "first", "second")
+    shared: ClassVar[int] = 0
+    most: ClassVar[int] = 100
     columns: ClassVar[tuple[str, ...]] = ("n", "spearman")
 
     def wanted(self, size: Size) -> list[Key]:

@@ -30,6 +30,8 @@ class Refuted(Measurement):
 
     name: ClassVar[str] = "refuted"
     key: ClassVar[tuple[str, ...]] = ("network", "split", "image")
+    shared: ClassVar[int] = 2
+    most: ClassVar[int] = IMAGES
     columns: ClassVar[tuple[str, ...]] = (
         "published_lower",
         "found",

@@ -15,7 +15,7 @@ from verifolio.plugins.studies.rows import Rows
 from verifolio.plugins.studies.study import Tables
 
 SHARED = Path(os.environ.get("VERIFOLIO_SHARED", Path(__file__).parents[4] / "shared" / "data"))
-NEEDED = {"000": ("mnist", "gtsrb"), "001": ("mnist",), "004": ("mnist", "jair")}
+NEEDED = {"000": ("mnist", "gtsrb"), "001": ("mnist",), "003": ("mnist",), "004": ("mnist", "jair")}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # all of them together have twenty minutes
 
 

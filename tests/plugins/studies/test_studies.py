@@ -44,6 +44,8 @@ class Squares(Measurement):
 
     name: ClassVar[str] = "squares"
     key: ClassVar[tuple[str, ...]] = ("kind", "number")
+    shared: ClassVar[int] = 1
+    most: ClassVar[int] = 3
     columns: ClassVar[tuple[str, ...]] = ("square",)
 
     def wanted(self, size: Size) -> list[Key]:
@@ -86,7 +88,7 @@ def test_time_and_words_limit_what_is_measured(tmp_path: Path) -> None:
     rows = Rows(tmp_path, "999")
     assert rows.fill(Squares(), Place(tmp_path, Size()), 0.0) == 8
     assert not rows.path("squares").exists()
-    assert rows.fill(Squares(), Place(tmp_path, Size()), 1e-9) == 7, "the row that was measured is kept"
+    assert rows.fill(Squares(), Place(tmp_path, Size()), 1e-9) == 5, "what is measured together is kept"
     one = Squares()
     rows.fill(one, Place(tmp_path, Size(), only=("b",)), 60)
     assert {kind for kind, _ in one.asked} == {"b"}
@@ -94,6 +96,12 @@ def test_time_and_words_limit_what_is_measured(tmp_path: Path) -> None:
     rows.fill(two, Place(tmp_path, Size(), only=("squares",)), 60)
     assert {kind for kind, _ in two.asked} == {"a"}
     assert rows.missing(two, Place(tmp_path, Size(), only=("other",))) == []
+
+
+def test_rows_are_measured_in_groups() -> None:
+    keys = Squares().wanted(Size())
+    assert [len(group) for group in Squares().groups(keys)] == [3, 1, 3, 1]
+    assert [key for group in Squares().groups(keys) for key in group] == keys
 
 
 def test_a_quick_run_wants_less(tmp_path: Path) -> None:
@@ -150,7 +158,7 @@ def test_parts_have_their_own_numbers_and_say_something_without_rows(number: str
 
 def test_every_table_and_figure_of_the_papers_is_there() -> None:
     """As many as the papers have."""
-    known = {"000": (6, 0), "001": (3, 5), "004": (23, 15)}
+    known = {"000": (6, 0), "001": (3, 5), "003": (1, 3), "004": (23, 15)}
     for number, (tables, figures) in known.items():
         study = find_study(number)
         assert [p.number for p in study.parts if p.kind == "table"] == list(range(1, tables + 1))
