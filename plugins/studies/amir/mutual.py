@@ -16,7 +16,7 @@ from ..sources import dataset
 from ..study import Key, Measurement, Place, Record, Size, Tables
 from .members import COUNT, FIRST, SECOND, agreement, networks, outputs, present, test_points
 
-RADII = (0.01, 0.02, 0.03, 0.04, 0.05, 0.06)
+RADII = (0.01, 0.02, 0.03, 0.04, 0.05, 0.06)  # the paper's
 WAYS = ("ga1", "ga2", "ga3", "verify")
 POINTS, TESTED, BLOCK = 200, 200, 10  # the paper's points, asked about ten at a time
 QUICK_POINTS, QUICK_RADII = 2, (0.02, 0.04)  # of a quick run

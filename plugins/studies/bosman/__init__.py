@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from ..study import Part, Study
-from . import figures, tables
+from . import figures, searches, tables
 from .accuracy import CLEAN, RADII, Accuracy
 from .architectures import Architectures
 from .brackets import Brackets
@@ -39,7 +39,7 @@ def _figure(number: int, title: str, show: object, needs: tuple[object, ...], dr
 
 
 PARTS = (
-    _table(1, "efficiency of k-binary search", partial(tables.k_search, number=1), KBinary()),
+    _table(1, "efficiency of k-binary search", partial(searches.k_search, number=1), KBinary()),
     _table(
         2,
         "quality of the distributions, fully connected networks",
@@ -56,7 +56,7 @@ PARTS = (
         Accuracy(CONVOLUTIONAL),
         Brackets(CONVOLUTIONAL),
     ),
-    _table(4, "queries of k-binary search", partial(tables.k_search, number=4), KBinary()),
+    _table(4, "queries of k-binary search", partial(searches.k_search, number=4), KBinary()),
     _table(
         5,
         "radii of the twelve MNIST networks",
@@ -104,7 +104,7 @@ PARTS = (
     _table(
         23, "verified against falsified radii", tables.two_sides, RECORDS, Brackets((*DENSE, *CONVOLUTIONAL))
     ),
-    _figure(1, "time of k-binary search", figures.clocks, (KBinary(),), figures.draw_clocks),
+    _figure(1, "time of k-binary search", searches.clocks, (KBinary(),), searches.draw_clocks),
     _figure(
         2,
         "radii of training images",

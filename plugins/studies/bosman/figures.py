@@ -15,7 +15,7 @@ from ..study import Judgement, Record, Shown, Statement, Tables, judged
 from ..text import NOTHING, markdown, shown
 from .brackets import maybe, measured, ours
 from .subjects import CONVOLUTIONAL, DENSE, FIRST, Subject
-from .tables import ENOUGH, column, of_records
+from .tables import ENOUGH, of_records
 
 STRICT = 1e-3  # a margin between two outputs that no rounding of float32 explains on these networks
 AVERAGE = {"train": "0.55", "test": "0.39"}  # figure 6, as the text gives them
@@ -345,19 +345,3 @@ def mnist_gaps(tables: Tables) -> Shown:
 def larger(tables: Tables) -> Shown:
     """Figure 12 as numbers: those of table 6."""
     return Shown(["The numbers are those of table 6; the picture has our radii with fitted distributions."])
-
-
-def clocks(tables: Tables) -> Shown:
-    """Figure 1."""
-    lines = [
-        (k, len(rows), *quantiles(column(rows, "wall"))[1:4], *quantiles(column(rows, "cpu"))[1:4])
-        for k in ("1", "2", "4", "8", "16")
-        if (rows := tables.of("k-binary", k=k))
-    ]
-    titles = ("k", "n", "wall s: quartile", "median", "quartile", "CPU s: quartile", "median", "quartile")
-    return Shown(markdown(titles, lines) if lines else ["No rows yet."])
-
-
-def draw_clocks(tables: Tables, path: Path) -> None:
-    found = {f"k = {k}": column(tables.of("k-binary", k=k), "cpu") for k in ("1", "2", "4", "8", "16")}
-    drawing.times(path, found, "processor seconds")

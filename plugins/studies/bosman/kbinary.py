@@ -14,7 +14,7 @@ from .brackets import number
 from .subjects import FIRST, Subject, subject
 
 GRID = "0.001:0.399:0.002"  # the paper's 200 radii
-PARALLEL = (1, 2, 4, 8, 16)
+PARALLEL = (1, 2, 4, 8, 16)  # table 1's
 NETWORKS = ("net_256x2", "net", "relu_3_50")  # public ones of three kinds that answer within a minute
 IMAGES, QUICK = 20, 1  # training images per network
 TIMEOUT, QUICK_TIMEOUT = 60.0, 2.0  # seconds per query; the paper has an hour

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from verifolio.plugins.studies.bosman import STUDY, figures, tables
+from verifolio.plugins.studies.bosman import STUDY, figures, searches, tables
 from verifolio.plugins.studies.bosman.brackets import Brackets, unique
 from verifolio.plugins.studies.bosman.records import Recomputed, known
 from verifolio.plugins.studies.bosman.subjects import ALL, DENSE, FIRST, HERE, subject
@@ -140,11 +140,11 @@ def test_searches_are_compared_where_every_k_has_them() -> None:
         } | more
 
     rows = [row("0", "1", 8, 5.0), row("0", "2", 12, 7.0), row("1", "1", 1, 1.0)]
-    said = tables.k_search(Tables({"k-binary": rows}), 1).statements
+    said = searches.k_search(Tables({"k-binary": rows}), 1).statements
     assert [str(s.judgement) for s in said] == ["refuted", "confirmed", "confirmed"]
     assert said[0].sample.startswith("1 searches")
     wrong = [rows[0], row("0", "2", 12, 7.0, lower="0.02")]
-    assert str(tables.k_search(Tables({"k-binary": wrong}), 1).statements[1].judgement) == "refuted"
+    assert str(searches.k_search(Tables({"k-binary": wrong}), 1).statements[1].judgement) == "refuted"
 
 
 def test_pictures_are_drawn_from_rows(tmp_path: Path) -> None:
