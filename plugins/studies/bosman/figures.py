@@ -14,7 +14,7 @@ from ..statistics import SIGNIFICANT, Side, correlation, share_above, two_sample
 from ..study import Judgement, Record, Shown, Statement, Tables, judged
 from ..text import NOTHING, markdown, shown
 from .brackets import maybe, measured, ours
-from .subjects import CONVOLUTIONAL, DENSE, FIRST, Subject
+from .subjects import CONVOLUTIONAL, DENSE, FIRST, MISSING, Subject
 from .tables import ENOUGH, of_records
 
 STRICT = 1e-3  # a margin between two outputs that no rounding of float32 explains on these networks
@@ -277,7 +277,8 @@ def gaps(subjects: Sequence[Subject]) -> Callable[[Tables], Shown]:
             "mean",
             "records, mean",
         )
-        return Shown(markdown(titles, lines))
+        why = MISSING.get(subjects[0].data)
+        return Shown([*([why, ""] if why else []), *markdown(titles, lines)])
 
     return show
 

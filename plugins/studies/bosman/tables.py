@@ -10,7 +10,7 @@ from ..statistics import SIGNIFICANT, Side, describe, lognormal_p, means_p, two_
 from ..study import Judgement, Record, Shown, Statement, Tables, judged
 from ..text import NOTHING, markdown, passes, shown, three
 from .brackets import ours, theirs_on_ours
-from .subjects import ALL, FIRST, HERE, STEP, Subject, subject
+from .subjects import ALL, FIRST, HERE, MISSING, STEP, Subject, subject
 
 CELLS = (
     "Each cell: paper / from the authors' records / ours, where *n* is our number of images (train, test)."
@@ -71,8 +71,14 @@ def radii(tables: Tables, number: int) -> Shown:
         f"{split}: {what}" for split in ("train", "test") for what in ("lowest", "mean", "images", "accuracy")
     ]
     said = {5: first_statements, 8: trained_statements}.get(number, lambda _: [])(tables)
-    note = "Images: paper / records. Accuracy: paper / ours, on the whole split."
+    note = f"Images: paper / records. Accuracy: paper / ours, on the whole split.{missing(number)}"
     return Shown([f"{CELLS} {note}", "", *markdown(("network", "training", "n", *titles), lines)], said)
+
+
+def missing(number: int) -> str:
+    """Why a table has no numbers of ours."""
+    data = {9: "cifar10", 12: "cifar10", 15: "cifar10", 10: "gtsrb", 13: "gtsrb", 16: "gtsrb"}.get(number)
+    return f" {MISSING[data]}" if data else ""
 
 
 def first_statements(tables: Tables) -> list[Statement]:
@@ -248,7 +254,8 @@ def times(tables: Tables, number: int) -> Shown:
         "records on our images",
     )
     more = ("ours, wall s", "ours, CPU s", "times faster")
-    return Shown(markdown((*titles, *more), lines), fiftieth(ratios) if number == 7 else ())
+    head = f"The paper's time is that of its search with k = 2 (MNIST) or on GPUs.{missing(number)}"
+    return Shown([head, "", *markdown((*titles, *more), lines)], fiftieth(ratios) if number == 7 else ())
 
 
 def _rows(tables: Tables, one: Subject | None) -> list[Record]:
@@ -282,7 +289,7 @@ def accuracies(tables: Tables, number: int) -> Shown:
         lines.append((row["network"], row["training"], *cells))
     titles = ("network", "training", "train", "test", f"attack {radii[0]}", f"attack {radii[1]}")
     text = "Each cell: paper / ours, in percent. Our attack is the default portfolio's, with every point replayed."
-    return Shown([text, "", *markdown(titles, lines)])
+    return Shown([f"{text}{missing(number)}", "", *markdown(titles, lines)])
 
 
 def percent(value: float | None) -> float | None:
