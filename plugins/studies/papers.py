@@ -11,9 +11,10 @@ from .study import Study
 PAPERS = {
     "000": "gross",
     "001": "amir",
+    "002": "casadio",
     "003": "bastani",
     "004": "bosman",
-}  # the module that has the paper's STUDY
+}  # where STUDY is
 
 
 def find_study(number: str) -> Study:

@@ -15,7 +15,13 @@ from verifolio.plugins.studies.rows import Rows
 from verifolio.plugins.studies.study import Tables
 
 SHARED = Path(os.environ.get("VERIFOLIO_SHARED", Path(__file__).parents[4] / "shared" / "data"))
-NEEDED = {"000": ("mnist", "gtsrb"), "001": ("mnist",), "003": ("mnist",), "004": ("mnist", "jair")}
+NEEDED = {
+    "000": ("mnist", "gtsrb"),
+    "001": ("mnist",),
+    "002": (),
+    "003": ("mnist",),
+    "004": ("mnist", "jair"),
+}
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]  # all of them together have twenty minutes
 
 
@@ -46,6 +52,39 @@ def test_games(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             for other in found.of("games", id=game, way=way):
                 assert Fraction(other["lower"]) <= Fraction(row["upper"]), (game, way)
     assert exact["21"]["verdict"] == "robust", "a tenth of a level of one pixel moves nothing"
+
+
+def test_selection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = quick("001", tmp_path, monkeypatch)
+    total = {
+        (r["way"], r["radius"]): (sum(map(int, r["found"].split())), sum(map(int, r["open"].split())))
+        for r in found.of("mutual")
+    }
+    for radius in ("0.02", "0.04"):
+        proved, left = total["verify", radius]
+        assert all(total[way, radius][0] <= proved + left for way in ("ga1", "ga2", "ga3"))
+    assert total["verify", "0.02"][0] <= sum(total["verify", "0.04"]), "a larger ball has no fewer errors"
+    assert all(int(r["right"]) > 9000 for r in found.of("accuracy"))
+    for row in found.of("robust"):
+        assert int(row["robust"]) + int(row["broken"]) + int(row["open"]) == int(row["points"])
+
+
+def test_definitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = quick("002", tmp_path, monkeypatch)
+    kept = {(r["attack"], r["network"]): int(r["kept"]) for r in found.of("security")}
+    assert kept["SR", "SR"] >= kept["SR", "Base"], "training for a property does not make it rarer"
+    proved = {(r["property"], r["network"]): int(r["proved"]) for r in found.of("satisfaction")}
+    assert proved["SR", "SR"] >= proved["SR", "Base"]
+    assert all(int(r["right"]) > int(r["n"]) / 2 for r in found.of("accuracy"))
+
+
+def test_linear_programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = quick("003", tmp_path, monkeypatch)
+    assert len(found.of("distances")) == 24
+    assert all(float(r["distance"]) <= 20.01 for r in found.of("distances", way="lp") if r["distance"])
+    lazy = {r["rows"]: r for r in found.of("lazy")}
+    if lazy["lazy"]["distance"] and lazy["all"]["distance"]:
+        assert float(lazy["lazy"]["distance"]) == pytest.approx(float(lazy["all"]["distance"]), abs=0.01)
 
 
 def test_distributions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
