@@ -46,8 +46,10 @@ def _row(
     witness = None if finding is None else finding.witness
     named = [{"name": n.path.name, "sha256": n.sha256} for n in networks]
     text = json.dumps([named, prop.key, reference.label, reference.epsilon, reference.norm])
+    # the legal range and radii of single features are in the box, and nowhere else
+    lower, upper = reference.box
     return {
-        "key": hashlib.sha256(text.encode() + x.tobytes()).hexdigest(),
+        "key": hashlib.sha256(text.encode() + x.tobytes() + lower.tobytes() + upper.tobytes()).hexdigest(),
         "networks": json.dumps(named),
         "property": prop.name,
         "epsilon": reference.epsilon,

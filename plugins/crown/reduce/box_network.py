@@ -8,6 +8,7 @@ the unstable neurons before it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,6 +30,7 @@ from verifolio.plugins.crown.reduce.kept import Forms, KeptNeurons
 from verifolio.run.budget import Budget
 
 Array = NDArray[np.float64]
+Rows = Any  # a dense or a sparse matrix: their stubs have no common type whose products are known
 # Additions of a dense product that take as long as one of a sparse product, as seen on one core of one machine: 20e9
 # and 2e8 per second. It only decides which of two ways to the same forms is taken.
 DENSE_PER_SPARSE = 100
@@ -110,7 +112,7 @@ class _NodeForms:
     """Forms of the entries `alive` of a node, of which all others are nought; rows are dense or sparse."""
 
     alive: NDArray[np.int64]
-    rows: Array | sparse.csr_array
+    rows: Rows
     bias: Array
     error: Array
 
@@ -191,7 +193,7 @@ class _Walk:
             raise TypeError(f"node {node} is neither affine nor a ReLU")
         sizes = [self.program.sizes[p] for p in parents]
         bias = layer.forward(*(torch.zeros(1, s, dtype=torch.float64) for s in sizes))[0].numpy()[alive]
-        rows: Array | sparse.csr_array = sparse.csr_array((len(alive), len(self.kept.reach)))
+        rows: Rows = sparse.csr_array((len(alive), len(self.kept.reach)))
         matrices = linear_part(self.graph.nodes[node].op, tuple(sizes)) if parents else ()
         for p, matrix in zip(parents, matrices, strict=True):
             own = self.forms[p]
@@ -210,7 +212,8 @@ class _Walk:
         errors, sizes = [], []
         for p in self.program.parents[node]:
             own, whole = self.forms[p], torch.zeros(2, self.program.sizes[p], dtype=torch.float64)
-            rows, reach = abs(own.rows), self.kept.reach.numpy()
+            rows: Rows = abs(own.rows)
+            reach = self.kept.reach.numpy()
             whole[0, own.alive] = torch.as_tensor(own.error)
             whole[1, own.alive] = torch.as_tensor(
                 rows @ reach[: rows.shape[1]] + np.abs(own.bias) + own.error
@@ -269,7 +272,7 @@ class _Walk:
         return Forms(rows @ whole.rows + direct, rows @ whole.bias - rhs, error)
 
 
-def _product(felt: sparse.csr_array, rows: Array | sparse.csr_array) -> Array | sparse.csr_array:
+def _product(felt: Rows, rows: Rows) -> Rows:
     """The product of sparse weights and forms, the quicker way."""
     if not sparse.issparse(rows):
         work = felt.nnz * rows.shape[1]
@@ -282,10 +285,10 @@ def _product(felt: sparse.csr_array, rows: Array | sparse.csr_array) -> Array | 
     return np.asarray(product.numpy())
 
 
-def _widened(rows: Array | sparse.csr_array, columns: int) -> Array | sparse.csr_array:
+def _widened(rows: Rows, columns: int) -> Rows:
     """The same rows with columns of nought to the right."""
     if sparse.issparse(rows):
-        wider = sparse.csr_array(rows)
+        wider: Rows = sparse.csr_array(rows)
         wider.resize((wider.shape[0], columns))
         return wider
     return np.pad(rows, ((0, 0), (0, columns - rows.shape[1])))

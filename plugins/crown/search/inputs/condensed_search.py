@@ -25,8 +25,8 @@ from verifolio.plugins.crown.reduce.condensed import Condensed
 from verifolio.plugins.crown.reduce.kept import Passed
 from verifolio.plugins.crown.reduce.opposites import merge_opposites
 from verifolio.plugins.crown.search.attack import InterleavedAttack
-from verifolio.plugins.crown.search.candidates import Violation
 from verifolio.plugins.crown.search.root import as_bounds, make_goal
+from verifolio.plugins.crown.search.violation import Violation
 
 Array = NDArray[np.float64]
 MOST_NUMBERS = 1 << 27  # of one matrix: 1 GB in float64
