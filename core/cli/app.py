@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import typer
 
 from verifolio.cli.codes import EPILOG
 
-OURS = ("verify", "check", "plugins", "doctor", "vnnlib", "network")
+OURS = ("verify", "check", "doctor", "vnnlib", "network", "plugins")  # each in a module of that name
 
 
 def build_app(arguments: list[str] | None = None) -> typer.Typer:
-    """All commands; plugins are only asked for theirs when the command is not one of ours."""
-    from verifolio.cli import check, doctor, network, plugins, verify, vnnlib
-
+    """The command that is asked for if it is one of ours; otherwise all of them, those of plugins too."""
     app = typer.Typer(
         name="verifolio",
         help="A portfolio of neural network verifiers: every verifier a plugin, every counterexample replayed.",
@@ -24,9 +24,11 @@ def build_app(arguments: list[str] | None = None) -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for module in (verify, check, doctor, vnnlib, network, plugins):
-        module.add_commands(app)
-    if not arguments or arguments[0] not in OURS:
+    if arguments and arguments[0] in OURS:
+        import_module(f"verifolio.cli.{arguments[0]}").add_commands(app)
+    else:
+        for name in OURS:
+            import_module(f"verifolio.cli.{name}").add_commands(app)
         from verifolio.cli.output import complain
         from verifolio.plugin.manager import current_plugins
 

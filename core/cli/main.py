@@ -21,7 +21,7 @@ def main() -> NoReturn:
     """Run the command line and leave with its exit code."""
     started = process_start()
     if sys.argv[1:2] == ["verify"]:  # the command whose limit holds from outside
-        keep(_too_late)
+        keep()
         _begin(sys.argv[2:])
     code = run(sys.argv[1:], started)
     try:
@@ -38,12 +38,6 @@ def _begin(options: list[str]) -> None:
     from verifolio.run.template import begin
 
     begin()
-
-
-def _too_late(words: dict[str, Any]) -> str:
-    from verifolio.cli.verify import too_late
-
-    return too_late(words)
 
 
 def run(arguments: list[str], started: float | None = None) -> int:

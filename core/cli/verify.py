@@ -78,20 +78,17 @@ def verify(
         verify_inputs(files, around, running, expect.expect, written.pictures, written.json)
     from verifolio.cli.clock import elapsed, guard, left
 
-    def give_up() -> None:
-        sys.stdout.write(too_late(words))
-        sys.stdout.flush()
-
-    timeout, words = running.timeout, {"seconds": running.timeout, "json": written.json}
+    timeout = running.timeout
     # jobs of `inline` run under a debugger, whose user takes time
     limit = math.inf if running.executor == "inline" or not timeout else timeout
     with ExitStack() as stack:
         stack.enter_context(going_on("nothing is kept of a query that is not decided", "ask it again"))
-        with guard(limit, UNDECIDED, words, give_up):
+        with guard(limit, UNDECIDED, too_late(timeout, written.json)):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verifolio-"))
             if written.certificate or written.certified:
                 running = tracing(files, running, folder)
-            oracle = stack.enter_context(open_oracle(running, alarm=False, verbose=written.verbose))
+            warm = running.executor != "process"  # whose workers begin to start with this process
+            oracle = stack.enter_context(open_oracle(running, 1, False, written.verbose, warm))
             oracle.start_counts = True
             query = load_query(files)
             seconds = left(timeout) if timeout else None
@@ -114,12 +111,12 @@ def leave_in_time(limit: float, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-def too_late(words: dict[str, Any]) -> str:
+def too_late(seconds: float, as_json: bool) -> str:
     """What is printed where the driver itself does not come back in time."""
     from verifolio.cli.output import plain
 
-    answer = late(words["seconds"])
-    if words["json"]:
+    answer = late(seconds)
+    if as_json:
         return json.dumps(plain(describe(None, answer, {}) | {"notes": []})) + "\n"
     return "\n".join(lines(answer)) + "\n"
 

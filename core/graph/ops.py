@@ -7,10 +7,13 @@ on import, and transposes, slices and pads become `Select`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+
+if TYPE_CHECKING:
+    from scipy import sparse  # takes long to import, and the driver does without
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]

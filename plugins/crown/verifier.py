@@ -52,14 +52,12 @@ class Searcher(Verifier):
         return None
 
     def run(self, problem: Problem, context: Context) -> Outcome:
-        if problem.domain.empty or not problem.disjuncts:
-            return Outcome.proved()
-        problem = absorb_input_rows(problem)
-        if any(rows.count == 0 for rows in problem.disjuncts):
-            return _anywhere(problem, context)
         from verifolio.run.threads import one_thread
 
-        outcome = Outcome.unknown("nothing was tried")
+        outcome = trivial(problem, context)
+        if outcome is not None:
+            return outcome
+        problem, outcome = absorb_input_rows(problem), Outcome.unknown("nothing was tried")
         with one_thread():
             for search in self.plan(problem, context):
                 outcome = search(problem, context)
@@ -158,6 +156,7 @@ class Crown(Searcher):
     def _on_inputs(self, problem: Problem, context: Context) -> Outcome:
         from verifolio.plugins.crown.certify.trace import save_trace
         from verifolio.plugins.crown.kernel.boxes import KernelEngine
+        from verifolio.plugins.crown.search.attack import InterleavedAttack
         from verifolio.plugins.crown.search.inputs.input_search import InputSearch
         from verifolio.plugins.crown.search.inputs.tensor_engine import make_engine
 
@@ -168,8 +167,12 @@ class Crown(Searcher):
         widest = max(node.op.size for node in problem.graph.nodes)
         tensors = int(np.clip(TENSOR_ELEMENTS // widest, LEAST_BOXES, MOST_BOXES))
         batch = self.options.batch or (KERNEL_BATCH if isinstance(engine, KernelEngine) else tensors)
-        search = InputSearch(problem, engine, context, batch, record=bool(self.options.trace))
+        # the kernel's own boxes find what there is to find; by tensors a single batch may take as long as an attack
+        attack = InterleavedAttack(problem, context, eager=not isinstance(engine, KernelEngine))
+        search = InputSearch(problem, engine, context, batch, bool(self.options.trace), attack)
         outcome = search.run()
+        if isinstance(engine, KernelEngine):
+            engine.close()
         if search.tree is not None and outcome.verdict is Verdict.UNSAT:
             save_trace(self.options.trace, problem, search.tree.arrays())
         return outcome
@@ -191,6 +194,14 @@ def _on_cells(found: list[Switch], problem: Problem, context: Context) -> Outcom
 
     share = context.budget.share(max(BRIEFLY, context.budget.remaining / 2))
     return CellSplit(problem, replace(context, budget=share), found).run()
+
+
+def trivial(problem: Problem, context: Context) -> Outcome | None:
+    """What needs no search: no input, no condition, or one that holds everywhere."""
+    if problem.domain.empty or not problem.disjuncts:
+        return Outcome.proved()
+    absorbed = absorb_input_rows(problem)
+    return _anywhere(absorbed, context) if any(rows.count == 0 for rows in absorbed.disjuncts) else None
 
 
 def absorb_input_rows(problem: Problem) -> Problem:

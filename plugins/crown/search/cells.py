@@ -20,8 +20,8 @@ from verifolio.graph.single import spans
 from verifolio.model.answer import Outcome
 from verifolio.model.problem import Problem, dense_rows
 from verifolio.plugin.verifier import Context
-from verifolio.plugins.crown.search.candidates import Violation
 from verifolio.plugins.crown.search.frontier import Frontier
+from verifolio.plugins.crown.search.violation import Violation
 from verifolio.trust.referee import fails_everywhere
 
 Array = NDArray[np.float64]
