@@ -249,10 +249,10 @@ def _of_sum(op: Op, inputs: list[Span]) -> Span:
     return Span(low, high, drift, unit, bulk, terms)
 
 
-def _stored_error(op: Op, inputs: list[Span]) -> Array | float:
+def _stored_error(op: Op, inputs: list[Span]) -> Array:
     """How far the stored weights may take a sum from the exact one."""
     weight, bias = getattr(op, "weight_error", None), getattr(op, "bias_error", None)
-    total: Array | float = 0.0
+    total = np.zeros((1, op.size))
     if weight is not None:
         total = linear(replace(op, weight=weight), [s.size for s in inputs], absolute=True)  # type: ignore[call-arg]
     if bias is not None:
