@@ -20,7 +20,8 @@ class Named:
     """Stands for whatever a file names; where the file calls it, it only remembers the arguments."""
 
     def __init__(self, name: tuple[str, str], arguments: tuple[Any, ...] = ()) -> None:
-        self.name, self.arguments, self.state = name, arguments, None
+        self.name, self.arguments = name, arguments
+        self.state: Any = None
 
     def __call__(self, *arguments: Any) -> Named:
         return Named(self.name, arguments)

@@ -47,7 +47,7 @@ def train(learn: Dataset, seed: int, path: Path) -> None:
         for batch in torch.randperm(len(y)).split(BATCH):
             loss = functional.cross_entropy(model(x[batch]), y[batch])
             optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimiser.step()
     export(model.eval(), x[:8].numpy(), y[:8].numpy(), output=path)
 

@@ -113,7 +113,7 @@ def fit(model: nn.Sequential, x: Tensor, y: Tensor, epochs: int, rate: float) ->
         for batch in torch.randperm(len(y)).split(BATCH):
             loss = functional.cross_entropy(model(x[batch]), y[batch])
             optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimiser.step()
 
 

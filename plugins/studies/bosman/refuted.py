@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifolio import Answer, Atom, Batch, Dataset, Domain, Network, Oracle, Reference, current_plugins
+from verifolio.vnnlib import Rows
 
 from ..sources import dataset
 from ..study import Key, Measurement, Place, Record, Size
@@ -96,7 +97,7 @@ def point(answer: Answer, x: NDArray[np.float64], label: int) -> Record:
 def ball_batch(network: Network, data: Dataset, radii: dict[int, float]) -> Batch:
     """One question per image: another class within its own radius."""
     prop = current_plugins().properties.get("classification")()
-    conditions, atoms, domains = [], [], []
+    conditions, atoms, domains = list[tuple[Rows, ...]](), list[Atom](), list[Domain]()
     labels: dict[int, int] = {}
     for image, radius in radii.items():
         x, label = data.image(image), int(data.labels[image])

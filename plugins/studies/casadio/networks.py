@@ -6,6 +6,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -78,12 +79,12 @@ class Networks:
         arrays = self.folder / f"002-{data}.npz"
         if not arrays.is_file():
             self.folder.mkdir(parents=True, exist_ok=True)
-            kept = {}
+            kept: dict[str, Any] = {}
             for split in ("train", "test"):
                 one = data_of(data, split)
                 kept |= {f"x_{split}": one.images.reshape(-1, *one.shape).astype(np.float32)}
                 kept |= {f"y_{split}": one.labels}
-            np.savez(arrays, **kept)  # type: ignore[arg-type]
+            np.savez(arrays, **kept)
         words = [
             *(
                 sys.executable,

@@ -117,6 +117,6 @@ def fit(model: nn.Sequential, x: Tensor, y: Tensor, adam: bool) -> None:
         for batch in torch.randperm(len(y)).split(64):
             loss = functional.cross_entropy(model(x[batch]), y[batch])
             optimiser.zero_grad()
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             optimiser.step()
             steps += 1

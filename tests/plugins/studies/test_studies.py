@@ -31,8 +31,8 @@ from verifolio.plugins.studies.study import (
 )
 
 FOLDER = Path(__file__).resolve().parents[3] / "plugins" / "studies"
-# what a command of a plugin is made of; everything else comes from `verifolio` itself
-COMMANDS = ("verifolio.cli", "verifolio.plugin.options")
+# what a command of a plugin is made of, and VNN-LIB, which is public too; everything else comes from `verifolio`
+COMMANDS = ("verifolio.cli", "verifolio.plugin.options", "verifolio.vnnlib")
 
 
 @dataclass
