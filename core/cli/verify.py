@@ -90,7 +90,7 @@ def verify(
         with guard(limit, UNDECIDED, words, give_up):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verifolio-"))
             if written.certificate or written.certified:
-                running = tracing(files, running, folder)
+                running = tracing(files, running, folder, written.certificate)
             oracle = stack.enter_context(open_oracle(running, alarm=False, verbose=written.verbose))
             oracle.start_counts = True
             query = load_query(files)
@@ -100,7 +100,8 @@ def verify(
             target = Path(written.certificate or Path(folder) / "certificate.gz")
             answer = with_certificate(files, answer, Path(folder), target)
             answer = checked(files, answer, target) if written.certified else answer
-        code = finish(query, answer, written, expect.expect, certificate_notes(running.option, answer))
+        notes = certificate_notes(answer) if written.certificate else []
+        code = finish(query, answer, written, expect.expect, notes)
         leave_in_time(limit, code)
 
 
@@ -132,7 +133,7 @@ def late(seconds: float) -> Answer:
     return Answer(Verdict.TIMEOUT, reason=reason, seconds=seconds)
 
 
-def tracing(files: list[str], running: RunningMany, folder: str) -> RunningMany:
+def tracing(files: list[str], running: RunningMany, folder: str, target: str) -> RunningMany:
     """With a verifier and an option that leave a trace; refuses at once where no certificate can be written."""
     from verifolio.certificates.writer import obstacle
     from verifolio.errors import InputError
@@ -143,6 +144,8 @@ def tracing(files: list[str], running: RunningMany, folder: str) -> RunningMany:
         raise InputError(
             "--certificate", f"verifier {' or '.join(able)}, no portfolio and no store", "another choice"
         )
+    if not Path(target).absolute().parent.is_dir():
+        raise InputError("--certificate", "a file in a folder that exists", target, "make the folder")
     why = "several networks" if len(files) != 2 else obstacle(Path(files[0]), Path(files[1]))
     if why is not None:
         raise InputError("--certificate", "a query that the checker reads", why, "leave --certificate out")

@@ -86,8 +86,7 @@ class Searcher(Verifier):
 
     def _together(self, problems: Sequence[Problem]) -> bool:
         """Whether batches help, and nobody wants to know how every single region was proved."""
-        written = getattr(self.options, "certificate", "") or getattr(self.options, "trace", "")
-        return not written and problems[0].graph.piecewise_linear
+        return not getattr(self.options, "trace", "") and problems[0].graph.piecewise_linear
 
     def bound_many(self, problems: Sequence[Problem], context: BatchContext) -> list[Bounds]:
         """Backward linear bounds, without branching; with more effort, of optimised slopes."""
@@ -139,11 +138,13 @@ class Crown(Searcher):
         return [self._on_neurons]
 
     def _on_neurons(self, problem: Problem, context: Context) -> Outcome:
-        from verifolio.plugins.crown.certify.write import write_proof
         from verifolio.plugins.crown.search.neurons.stages import StagedSearch
+        from verifolio.plugins.crown.trace import save_phases
 
         search = StagedSearch(problem, context, self.options)
-        return write_proof(search.run(), search)
+        outcome = search.run()
+        save_phases(search, outcome)
+        return outcome
 
     def _by_bounds(self, problem: Problem, context: Context) -> Outcome:
         """Bounds alone, briefly: what they prove of a network with steps, no search over its levels should repeat."""
@@ -156,10 +157,10 @@ class Crown(Searcher):
         return self._on_inputs(problem, replace(context, budget=share))
 
     def _on_inputs(self, problem: Problem, context: Context) -> Outcome:
-        from verifolio.plugins.crown.certify.trace import save_trace
         from verifolio.plugins.crown.kernel.boxes import KernelEngine
         from verifolio.plugins.crown.search.inputs.input_search import InputSearch
         from verifolio.plugins.crown.search.inputs.tensor_engine import make_engine
+        from verifolio.plugins.crown.trace import save_trace
 
         # a certificate must hold without what others found
         known = None if self.options.trace else context.evidence.bounds_for(problem)

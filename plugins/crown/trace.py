@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import torch
 
+from verifolio.model.answer import Outcome, Verdict
 from verifolio.model.problem import Problem
 from verifolio.plugins.crown.propagate.arrays import all_rows
 from verifolio.plugins.crown.search.neurons.record import ProofRecord
+from verifolio.plugins.crown.search.neurons.stages import StagedSearch
 from verifolio.plugins.crown.search.root import Root
 
 
@@ -26,6 +28,13 @@ def phase_arrays(problem: Problem, root: Root, record: ProofRecord) -> dict[str,
     sizes = [problem.graph.nodes[i].op.size for i in problem.graph.relus]
     held = {name: torch.cat(p).numpy() for name, p in record.parts.items() if p}
     return {**arrays, **held, "sizes": np.array(sizes)}
+
+
+def save_phases(search: StagedSearch, outcome: Outcome) -> None:
+    """Keep what a search on neurons proved, if that was wanted."""
+    if outcome.verdict is Verdict.UNSAT and search.record is not None and search.options.trace:
+        arrays = phase_arrays(search.problem, search.root, search.record) | search.claims
+        save_trace(search.options.trace, search.problem, arrays)
 
 
 def save_trace(folder: str, problem: Problem, arrays: dict[str, Any]) -> None:
