@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn
 
 import typer
 
-from verifolio.cli.bundles import WRITTEN, Expect, Json, RunningMany
+from verifolio.cli.bundles import WRITTEN, Certificate, Expect, Json, RunningMany
 from verifolio.cli.codes import ALARM, UNDECIDED
 from verifolio.cli.common import certificate_notes, exit_code, open_oracle
 from verifolio.cli.expand import add_command
@@ -38,14 +38,11 @@ Files = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written(Json):
+class Written(Certificate, Json):
     """What is written."""
 
     panel: ClassVar[str] = WRITTEN
     counterexample: str = described("", "Write the counterexample here (VNN-COMP's format).", metavar="FILE")
-    certificate: str = described(
-        "", "Write what proves unsat here, for `verifolio check`; one verifier searches then.", metavar="FILE"
-    )
     certified: bool = described(False, "Count unsat only when the checker accepts its certificate.")
     pictures: str = described("", "Draw every counterexample into this folder.", metavar="FOLDER")
     verbose: bool = described(False, "Show on standard error what verifiers report.")
