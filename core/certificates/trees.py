@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from verifolio_check.bounds import Domains, Ends, Index, Model, Sweep
 from verifolio_check.integers import Ints
-from verifolio_check.tree import LEAF, NO_CUT, NO_DATA, Goal, Tree, Walk
+from verifolio_check.tree import LEAF, NO_CUT, NO_DATA, Data, Goal, Tree, Walk
 
 FEW_INPUTS = 16  # with so few, what a leaf lacks is won by halving inputs
 # levels of halved boxes from one that bounds its neurons anew to the next; a leaf does so where it must. Bounding all
@@ -94,17 +95,29 @@ class Watched(Sweep):
         super().through_curve(n)
 
 
+Place = tuple[int, int]  # a node of the network, and a neuron
+Mend = Callable[[Domains, GrowingTree, list[tuple[int, Index]]], tuple[Data | None, Place | None]]
+
+
 class Refining(Walk):
-    """Splits leaves that the checker's bounds leave open."""
+    """Finds better multipliers for leaves that the checker's bounds leave open (`mend`), or splits them."""
 
     tree: GrowingTree
     refined = 0
 
     def __init__(
-        self, model: Model, tree: GrowingTree, goal: Goal, unit: int, deadline: float, most: int
+        self,
+        model: Model,
+        tree: GrowingTree,
+        goal: Goal,
+        unit: int,
+        deadline: float,
+        most: int,
+        mend: Mend | None = None,
     ) -> None:
         super().__init__(model, tree, [goal], unit, len(model.network.nodes) - 1)
-        self.deadline, self.allowed = deadline, most
+        self.deadline, self.allowed, self.mend = deadline, most, mend
+        self.seen: dict[int, Place | None] = {}  # leaves that were mended, and where to split them
         self.few = self.first.low[0].shape[1] <= FEW_INPUTS
         self.again = self.first.pick(np.zeros(0, np.intp))
 
@@ -121,6 +134,7 @@ class Refining(Walk):
             bare = self.tree.star[work.node] == 0
             self.tree.star[work.node] = 1
             self.again, work = work.pick(bare), work.pick(~bare)
+        work = self._mended(work)
         self.refined += len(work.node)
         if self.refined > self.allowed:
             raise CannotWrite("the checker's bounds would need far more subproblems than the search")
@@ -131,6 +145,20 @@ class Refining(Walk):
         else:
             for k in range(len(work.node)):
                 self._fix(work.pick(np.array([k])))
+
+    def _mended(self, work: Domains) -> Domains:
+        """The leaves for which no better multipliers are found; the others are looked at again."""
+        left = []
+        for k, node in enumerate(work.node.tolist()):
+            if self.mend is not None and node not in self.seen:
+                leaf = work.pick(np.array([k]))
+                data, self.seen[node] = self.mend(leaf, self.tree, self.open)
+                if data is not None:
+                    self.tree.data[node] = data
+                    self.again = self.again.join(leaf)
+                    continue
+            left.append(k)
+        return work.pick(np.array(left, np.intp))
 
     def _halve(self, work: Domains) -> None:
         """Cut the input that matters most to the rows."""
@@ -157,8 +185,8 @@ class Refining(Walk):
         sweep.slopes, sweep.moves = stated.slopes, stated.moves
         rows = self.goals[0][0]
         sweep.run(rows[0][0])
-        best, where = 0.0, (LEAF, 0)
-        for z, a in sweep.met.items():
+        best, where = 0.0, self.seen.get(node) or (LEAF, 0)
+        for z, a in sweep.met.items() if where[0] == LEAF else ():
             low, high = (e[z][0].astype(np.float64) for e in (work.low, work.high))
             gap = np.where(a[0] < 0, -low * high / np.maximum(high - low, 1), np.minimum(-low, high) / 2)
             free = (low < 0) & (high > 0) & (z in self.model.kinked)

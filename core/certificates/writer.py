@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from verifolio.certificates.phases import ALPHABET, Leaves, row_weights, tree_of_phases
+from verifolio.certificates.phases import ALPHABET, Leaves, Mending, row_weights, tree_of_phases
 from verifolio.certificates.trees import CannotWrite, GrowingTree, Refining
 from verifolio_check.bounds import GUARD, Model
 from verifolio_check.certificate import FIRST, claim, keep
@@ -105,7 +105,7 @@ def region_lines(model: Model, region: Region, trace: dict[str, Any], deadline: 
         return
     for d, rows in enumerate(region.disjuncts):
         tree = phase_tree(model, rows, trace)
-        Refining(model, tree, [goals[d]], unit, deadline, MOST_REFINED).run()
+        Refining(model, tree, [goals[d]], unit, deadline, MOST_REFINED, Mending(model, rows)).run()
         yield f"tree {d}"
         yield from tree_lines(tree.text(model))
 

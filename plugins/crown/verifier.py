@@ -157,10 +157,10 @@ class Crown(Searcher):
         return self._on_inputs(problem, replace(context, budget=share))
 
     def _on_inputs(self, problem: Problem, context: Context) -> Outcome:
+        from verifolio.certificates.trace import save_trace
         from verifolio.plugins.crown.kernel.boxes import KernelEngine
         from verifolio.plugins.crown.search.inputs.input_search import InputSearch
         from verifolio.plugins.crown.search.inputs.tensor_engine import make_engine
-        from verifolio.plugins.crown.trace import save_trace
 
         # a certificate must hold without what others found
         known = None if self.options.trace else context.evidence.bounds_for(problem)
