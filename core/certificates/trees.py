@@ -12,7 +12,7 @@ from verifolio_check.bounds import Domains, Ends, Index, Model, Sweep
 from verifolio_check.integers import Ints
 from verifolio_check.tree import LEAF, NO_CUT, NO_DATA, Data, Goal, Tree, Walk
 
-FEW_INPUTS = 16  # with so few, what a leaf lacks is won by halving inputs
+FEW_INPUTS = 16  # with so few, or where the search did so, what a leaf lacks is won by halving inputs
 # levels of halved boxes from one that bounds its neurons anew to the next; a leaf does so where it must. Bounding all
 # neurons costs a hundred times a leaf's own rows
 APART = 3
@@ -114,11 +114,12 @@ class Refining(Walk):
         deadline: float,
         most: int,
         mend: Mend | None = None,
+        boxes: bool = False,
     ) -> None:
         super().__init__(model, tree, [goal], unit, len(model.network.nodes) - 1)
         self.deadline, self.allowed, self.mend = deadline, most, mend
         self.seen: dict[int, Place | None] = {}  # leaves that were mended, and where to split them
-        self.few = self.first.low[0].shape[1] <= FEW_INPUTS
+        self.few = boxes or self.first.low[0].shape[1] <= FEW_INPUTS
         self.again = self.first.pick(np.zeros(0, np.intp))
 
     def step(self, work: Domains) -> Domains:

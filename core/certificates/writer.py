@@ -99,7 +99,8 @@ def region_lines(model: Model, region: Region, trace: dict[str, Any], deadline: 
     unit = model.scale[model.network.output] + GUARD
     if "dimension" in trace:
         tree = GrowingTree.of_boxes(trace, model.scale[0])
-        Refining(model, tree, goals, unit, deadline, MOST_BOXES).run()
+        mend = Mending(model, region.disjuncts[0]) if len(region.disjuncts) == 1 else None
+        Refining(model, tree, goals, unit, deadline, MOST_BOXES, mend, boxes=True).run()
         yield "tree " + " ".join(str(d) for d in range(len(region.disjuncts)))
         yield from tree_lines(tree.text(model))
         return
