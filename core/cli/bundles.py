@@ -326,6 +326,19 @@ class KeepQueries(Bundle):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Certificate(Bundle):
+    """Proofs as files."""
+
+    panel: ClassVar[str] = WRITTEN
+    certificate: str = described(
+        "",
+        "Write what proves the answer into this file, or into a folder where there are several proofs, "
+        "for `verifolio check`.",
+        metavar="PATH",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class Output(Bundle):
     """The file or folder that a command is there to write."""
 

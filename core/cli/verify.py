@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, NoReturn
 
 import typer
 
-from verifolio.cli.bundles import WRITTEN, Expect, Json, RunningMany
+from verifolio.cli.bundles import WRITTEN, Certificate, Expect, Json, RunningMany
 from verifolio.cli.codes import ALARM, UNDECIDED
 from verifolio.cli.common import certificate_notes, exit_code, open_oracle
 from verifolio.cli.expand import add_command
@@ -38,14 +38,11 @@ Files = Annotated[
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written(Json):
+class Written(Certificate, Json):
     """What is written."""
 
     panel: ClassVar[str] = WRITTEN
     counterexample: str = described("", "Write the counterexample here (VNN-COMP's format).", metavar="FILE")
-    certificate: str = described(
-        "", "Write what proves unsat here, for `verifolio check`; one verifier searches then.", metavar="FILE"
-    )
     certified: bool = described(False, "Count unsat only when the checker accepts its certificate.")
     pictures: str = described("", "Draw every counterexample into this folder.", metavar="FOLDER")
     verbose: bool = described(False, "Show on standard error what verifiers report.")
@@ -86,9 +83,11 @@ def verify(
         with guard(limit, UNDECIDED, too_late(timeout, written.json)):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verifolio-"))
             if written.certificate or written.certified:
-                running = tracing(files, running, folder)
+                running = tracing(files, running, folder, written.certificate)
             warm = running.executor != "process"  # whose workers begin to start with this process
-            oracle = stack.enter_context(open_oracle(running, 1, False, written.verbose, warm))
+            oracle = stack.enter_context(
+                open_oracle(running, alarm=False, verbose=written.verbose, warm=warm)
+            )
             oracle.start_counts = True
             query = load_query(files)
             seconds = left(timeout) if timeout else None
@@ -97,7 +96,8 @@ def verify(
             target = Path(written.certificate or Path(folder) / "certificate.gz")
             answer = with_certificate(files, answer, Path(folder), target)
             answer = checked(files, answer, target) if written.certified else answer
-        code = finish(query, answer, written, expect.expect, certificate_notes(running.option, answer))
+        notes = certificate_notes(answer) if written.certificate else []
+        code = finish(query, answer, written, expect.expect, notes)
         leave_in_time(limit, code)
 
 
@@ -129,7 +129,7 @@ def late(seconds: float) -> Answer:
     return Answer(Verdict.TIMEOUT, reason=reason, seconds=seconds)
 
 
-def tracing(files: list[str], running: RunningMany, folder: str) -> RunningMany:
+def tracing(files: list[str], running: RunningMany, folder: str, target: str) -> RunningMany:
     """With a verifier and an option that leave a trace; refuses at once where no certificate can be written."""
     from verifolio.certificates.writer import obstacle
     from verifolio.errors import InputError
@@ -140,6 +140,8 @@ def tracing(files: list[str], running: RunningMany, folder: str) -> RunningMany:
         raise InputError(
             "--certificate", f"verifier {' or '.join(able)}, no portfolio and no store", "another choice"
         )
+    if not Path(target).absolute().parent.is_dir():
+        raise InputError("--certificate", "a file in a folder that exists", target, "make the folder")
     why = "several networks" if len(files) != 2 else obstacle(Path(files[0]), Path(files[1]))
     if why is not None:
         raise InputError("--certificate", "a query that the checker reads", why, "leave --certificate out")

@@ -13,6 +13,7 @@ from verifolio.cli.bundles import (
     ASKED,
     WRITTEN,
     Bundle,
+    Certificate,
     Choice,
     Expect,
     Json,
@@ -59,7 +60,7 @@ class Selected(Cap):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written(Json, Output):
+class Written(Certificate, Json, Output):
     """What is written."""
 
     panel: ClassVar[str] = WRITTEN
@@ -87,6 +88,8 @@ def bench(
     Example:
         verifolio bench examples/networks/instances.csv --only digits_dense_digits_dense_45_0.2 --timeout-cap 20
     """
+    from verifolio.cli.output import complain
+
     from .instances import cap, read_instances, select
     from .results import read_lines, read_tool, tools_in
     from .runner import Places
@@ -104,6 +107,11 @@ def bench(
     own = replace(running, store=kept, timeout=0.0)  # every instance has its own limit
     with open_oracle(own, running.jobs, alarm=False) as oracle:
         pairs = run_all(instances, oracle, Path(kept), places, before, selected.again, written.json)
+        if written.certificate:
+            from .certificates import certify_all
+
+            for line in certify_all(pairs, Path(written.certificate), oracle, running.jobs):
+                complain(line)
     contest = make_contest(pairs, tools, run_name(running), everyone)
     finish(pairs, contest, places, written, expect.expect)
 

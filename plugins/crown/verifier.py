@@ -87,8 +87,7 @@ class Searcher(Verifier):
 
     def _together(self, problems: Sequence[Problem]) -> bool:
         """Whether batches help, and nobody wants to know how every single region was proved."""
-        written = getattr(self.options, "certificate", "") or getattr(self.options, "trace", "")
-        return not written and not problems[0].graph.steps
+        return not getattr(self.options, "trace", "") and not problems[0].graph.steps
 
     def bound_many(self, problems: Sequence[Problem], context: BatchContext) -> list[Bounds]:
         """Backward linear bounds, without branching; with more effort, of optimised slopes."""
@@ -143,15 +142,16 @@ class Crown(Searcher):
 
     def _condenses(self, problem: Problem) -> bool:
         """Whether boxes may have networks of their own: nobody wants to know how every single box was proved."""
-        written = self.options.certificate or self.options.trace
-        return problem.graph.piecewise_linear and problem.domain.ball is None and not written
+        return problem.graph.piecewise_linear and problem.domain.ball is None and not self.options.trace
 
     def _on_neurons(self, problem: Problem, context: Context) -> Outcome:
-        from verifolio.plugins.crown.certify.write import write_proof
         from verifolio.plugins.crown.search.neurons.stages import StagedSearch
+        from verifolio.plugins.crown.trace import save_phases
 
         search = StagedSearch(problem, context, self.options)
-        return write_proof(search.run(), search)
+        outcome = search.run()
+        save_phases(search, outcome)
+        return outcome
 
     def _by_bounds(self, problem: Problem, context: Context) -> Outcome:
         """Bounds alone, briefly: what they prove of a network with steps, no search over its levels should repeat."""
@@ -164,7 +164,7 @@ class Crown(Searcher):
         return self._on_inputs(problem, replace(context, budget=share))
 
     def _on_inputs(self, problem: Problem, context: Context) -> Outcome:
-        from verifolio.plugins.crown.certify.trace import save_trace
+        from verifolio.certificates.trace import save_trace
         from verifolio.plugins.crown.kernel.boxes import KernelEngine
         from verifolio.plugins.crown.search.attack import InterleavedAttack
         from verifolio.plugins.crown.search.inputs.input_search import InputSearch

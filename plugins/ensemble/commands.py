@@ -56,6 +56,11 @@ class Written(bundles.Picture, bundles.KeepQueries, bundles.Json):
 
 
 @dataclass(frozen=True, kw_only=True)
+class AttackWritten(bundles.Certificate, Written):
+    """What is written about a value."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class AttackInputs(bundles.Norm, bundles.Epsilon, bundles.Indices, bundles.Data):
     """Around which points, and how far."""
 
@@ -113,7 +118,11 @@ def make_commands() -> typer.Typer:
 
 
 def attack(
-    networks: NetworkFiles, inputs: AttackInputs, search: AttackSearch, running: Running, written: Written
+    networks: NetworkFiles,
+    inputs: AttackInputs,
+    search: AttackSearch,
+    running: Running,
+    written: AttackWritten,
 ) -> None:
     """Decide whether a randomized attack can reach a loss of alpha against every network.
 
