@@ -26,9 +26,10 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def check(network: NetworkFile, property_file: PropertyFile, proof: ProofFile) -> None:
-    """Check a certificate of unsat or a counterexample in integer arithmetic.
+    """Check a certificate of unsat, or a counterexample.
 
-    The line printed is `valid`, or names the first step that is not, which exits with 5.
+    The checker computes in integers and imports nothing of the verifiers. The line printed is `valid`, or
+    names the first step that is not, which exits with 5.
 
     Example:
         verifolio verify examples/networks/digits_dense.onnx \\

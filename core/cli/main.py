@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 import tempfile
 import traceback
@@ -20,10 +21,16 @@ DEBUG_VARIABLE = "VERIFOLIO_DEBUG"
 def main() -> NoReturn:
     """Run the command line and leave with its exit code."""
     started = process_start()
-    if sys.argv[1:2] == ["verify"]:  # the command whose limit holds from outside
-        keep(_too_late)
-        _begin(sys.argv[2:])
-    code = run(sys.argv[1:], started)
+    try:
+        if sys.argv[1:2] == ["verify"]:  # the command whose limit holds from outside
+            keep(_too_late)
+            _begin(sys.argv[2:])
+        code = run(sys.argv[1:], started)
+    except KeyboardInterrupt:  # before the command began, or a second one
+        complain("interrupted")
+        code = INTERRUPTED
+    if code == INTERRUPTED:  # a third one would only interrupt the cleaning up
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         sys.stdout.flush()
     except BrokenPipeError:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import io
 import sys
 import tempfile
-import warnings
-from contextlib import redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
 
+from verifolio.encode.scores import without_head
 from verifolio.errors import InputError
 from verifolio.plugin.exporter import Array, Export, Exporter
+
+from .quiet import quiet
 
 
 class KerasModel(Exporter):
@@ -50,8 +50,7 @@ class KerasModel(Exporter):
             path = Path(folder) / "model.onnx"
             signature = [keras.InputSpec(shape=(1, *shape), dtype="float32")]
             try:
-                with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
-                    warnings.simplefilter("ignore")
+                with quiet():
                     model.export(path, format="onnx", input_signature=signature, verbose=False)
             except Exception as error:  # missing packages of the backend, layers without an ONNX form
                 text = " ".join(str(error).split())[:300]
@@ -60,8 +59,6 @@ class KerasModel(Exporter):
                     f"model {name}", "a Keras model that exports to ONNX", text, remedy
                 ) from None
             from verifolio.onnx_import.external import with_external_data
-
-            from .heads import without_head
 
             data = without_head(with_external_data(path, path.read_bytes()))
 

@@ -1,4 +1,4 @@
-"""The heads of classifiers: probabilities and labels are cut away, so that the outputs are scores."""
+"""Classifiers whose outputs are scores: the softmax or sigmoid at the end is cut away, one score becomes two."""
 
 from __future__ import annotations
 
@@ -18,27 +18,64 @@ def without_head(data: bytes) -> bytes:
     return bytes(model.SerializeToString(deterministic=True))
 
 
-def cut_head(graph: Any) -> None:
-    """The output of a graph becomes the scores below its softmax, or -z and z for a sigmoid of z."""
-    from onnx import helper
+def with_scores(data: bytes) -> tuple[bytes, str]:
+    """A classifier of one output tensor with a score for each class, and what was done to it.
 
+    That is `softmax` or `sigmoid` where one was cut away, `logit` where a single output became two, else nothing.
+    """
+    import onnx
+
+    model = onnx.load_model_from_string(data)
+    if len(model.graph.output) != 1:
+        return data, ""
+    done = cut_head(model.graph)
+    shape = model.graph.output[0].type.tensor_type.shape.dim
+    if not done and len(shape) == 2 and shape[1].dim_value == 1:
+        two_scores(model.graph, model.graph.output[0].name)
+        done = "logit"
+    keep_live(model.graph)
+    return (bytes(model.SerializeToString(deterministic=True)), done) if done else (data, "")
+
+
+def cut_head(graph: Any) -> str:
+    """The output of a graph becomes the scores below its softmax, or -z and z for a sigmoid of z; says which."""
     makers = {name: node for node in graph.node for name in node.output}
     output = graph.output[0]
     last = behind(makers, output.name)
     if last is None:
-        return
-    if last.op_type in SOFT:
-        scores = last.input[0]
-    elif (z := _sigmoid(makers, last)) is not None:
-        graph.node.append(helper.make_node("Neg", [z], ["negative_score"]))
-        graph.node.append(helper.make_node("Concat", ["negative_score", z], ["scores"], axis=1))
-        scores = "scores"
-        del output.type.tensor_type.shape.dim[:]
-        for size in (1, 2):
-            output.type.tensor_type.shape.dim.add().dim_value = size
-    else:
-        return
-    output.name = scores
+        return ""
+    if last.op_type in SOFT and _last_axis(last, len(output.type.tensor_type.shape.dim)):
+        output.name = last.input[0]
+        return "softmax"
+    if (z := _sigmoid(makers, last)) is not None and _classes(last, output) <= 2:
+        two_scores(graph, z)
+        return "sigmoid"
+    return ""
+
+
+def two_scores(graph: Any, z: str) -> None:
+    """The output of a graph becomes -z and z, of a value z of shape (1, 1)."""
+    from onnx import helper
+
+    graph.node.append(helper.make_node("Neg", [z], ["negative_score"]))
+    graph.node.append(helper.make_node("Concat", ["negative_score", z], ["scores"], axis=1))
+    output = graph.output[0]
+    output.name = "scores"
+    del output.type.tensor_type.shape.dim[:]
+    for size in (1, 2):
+        output.type.tensor_type.shape.dim.add().dim_value = size
+
+
+def _last_axis(node: Any, rank: int) -> bool:
+    """Whether a softmax is over the last axis: over another one it changes the order of the scores."""
+    axis = next((a.i for a in node.attribute if a.name == "axis"), -1)
+    return axis in (-1, rank - 1)
+
+
+def _classes(last: Any, output: Any) -> int:
+    """How many classes a sigmoid at the end stands for; with several outputs each is a question of its own."""
+    shape = output.type.tensor_type.shape.dim
+    return 2 if last.op_type == "Concat" or not shape else int(shape[-1].dim_value or 2)
 
 
 def behind(makers: dict[str, Any], name: str) -> Any:
