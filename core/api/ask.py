@@ -198,6 +198,8 @@ def prepare(
     running = {k: told[k] for k in RUNNING if k in told}
     options = tuple(f"{k}={v}" for k, v in dict(told.get("options", {})).items())
     store = str(told.get("store", ""))
+    if made.note:
+        sys.stderr.write(f"note: {made.note}\n")
     what = RunningMany(**running, option=options, store=store)
     return Prepared(made, recoded(data, made.categories), what, told)
 

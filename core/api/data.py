@@ -135,7 +135,10 @@ def _is_frame(value: object) -> bool:
 
 
 def recoded(data: Dataset, categories: Mapping[int, tuple[Any, ...]]) -> Dataset:
-    """The data with the places that a model gives to the values of its categories; refuses what is no number else."""
+    """The data with the places that a model gives to the values of its categories; refuses what is no number else.
+
+    A feature without values is one that the model does not read.
+    """
     for k in set(data.categories) - set(categories):
         remedy = "encode it as numbers inside or before the model, or name the column of the labels (y='...')"
         raise InputError(
@@ -143,8 +146,9 @@ def recoded(data: Dataset, categories: Mapping[int, tuple[Any, ...]]) -> Dataset
         )
     if not categories:
         return data
+    read = {k: values for k, values in categories.items() if values}
     raw = np.array(data.raw, np.float32) / np.float32(data.scale)
-    for k, values in categories.items():
+    for k, values in read.items():
         places = {_value(v): place for place, v in enumerate(values)}
         known = data.categories.get(k)
         column = [_value(v if known is None else known[int(v)]) for v in raw[:, k].tolist()]
@@ -154,7 +158,8 @@ def recoded(data: Dataset, categories: Mapping[int, tuple[Any, ...]]) -> Dataset
             expected = f"one of {', '.join(map(str, values[:10]))}"
             raise InputError(where, expected, repr(strange), "the model has not seen it")
         raw[:, k] = [places[v] for v in column]
-    return replace(data, raw=raw, scale=1.0, categories=dict(categories))
+    unread = {k: v for k, v in data.categories.items() if k not in read}
+    return replace(data, raw=raw, scale=1.0, categories=unread | read)
 
 
 def _value(value: Any) -> float | str:

@@ -16,7 +16,8 @@ NOTES = {
     "sigmoid": "the sigmoid of z at its end is cut away: the outputs are -z for class 0 and z for class 1",
     "logit": "its one output z decides between two classes: the outputs are -z for class 0 and z for class 1",
 }
-HALF = {"sigmoid": 0.5, "logit": 0.0}  # where class 1 begins
+NOTES["number"] = NOTES["logit"]
+HALF = {"sigmoid": 0.5, "logit": 0.0, "number": 0.0}  # where class 1 begins
 
 
 def as_scores(found: Export) -> Export:
@@ -38,7 +39,7 @@ def classes(y: Array, done: str, name: str) -> NDArray[np.int64]:
     """What the model predicts, by its own outputs."""
     if done == "softmax":
         return np.asarray(y.argmax(axis=1), np.int64)
-    if done == "logit" and len(y) > 1 and bool(((y >= 0) & (y <= 1)).all()):
+    if done == "number" and len(y) > 1 and bool(((y >= 0) & (y <= 1)).all()):
         got = f"numbers from {y.min():g} to {y.max():g}, which look like probabilities"
         remedy = "return the logit, or end in torch.sigmoid, so that class 1 begins where it does for you"
         raise InputError(f"model {name}", "one logit z, class 1 where z > 0", got, remedy)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 SOFT = ("Softmax", "LogSoftmax")
+AFFINE = ("Gemm", "MatMul", "Add", "Sub", "Conv", "Reshape", "Squeeze", "Flatten")  # at the end of logits
 
 
 def without_head(data: bytes) -> bytes:
@@ -21,7 +22,8 @@ def without_head(data: bytes) -> bytes:
 def with_scores(data: bytes) -> tuple[bytes, str]:
     """A classifier of one output tensor with a score for each class, and what was done to it.
 
-    That is `softmax` or `sigmoid` where one was cut away, `logit` where a single output became two, else nothing.
+    That is `softmax` or `sigmoid` where one was cut away; `logit` where a single output became two, or `number` where
+    that is no affine function of what is before it; else nothing.
     """
     import onnx
 
@@ -31,8 +33,10 @@ def with_scores(data: bytes) -> tuple[bytes, str]:
     done = cut_head(model.graph)
     shape = model.graph.output[0].type.tensor_type.shape.dim
     if not done and len(shape) == 2 and shape[1].dim_value == 1:
+        makers = {name: node for node in model.graph.node for name in node.output}
+        last = behind(makers, model.graph.output[0].name)
         two_scores(model.graph, model.graph.output[0].name)
-        done = "logit"
+        done = "logit" if last is not None and last.op_type in AFFINE else "number"
     keep_live(model.graph)
     return (bytes(model.SerializeToString(deterministic=True)), done) if done else (data, "")
 

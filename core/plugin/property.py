@@ -263,7 +263,7 @@ def check_labels(labels: Tensor, outputs: int) -> None:
     _check_outputs(outputs)
     wrong = labels[(labels < 0) | (labels >= outputs)]
     if len(wrong):
-        remedy = "does the data belong to the network, and does it have labels?"
+        remedy = "classes count from 0; does the data belong to the network, and does it have labels?"
         raise InputError("label", f"a class from 0 to {outputs - 1}", str(int(wrong[0])), remedy)
 
 

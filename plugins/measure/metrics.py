@@ -134,8 +134,8 @@ def asked_apart(
     known = dict(zip(rest, ask(oracle, prop, networks, near, left, progress) if rest else [], strict=True))
     for k in set(range(len(items))) - set(rest):
         keep_misclassified(oracle, prop, networks, references[k])
-        mark = {"csat": MISCLASSIFIED} if metric == "csat" else {"csec": MISCLASSIFIED}
-        known[k] = replace(items[k], **mark)
+        csat = metric == "csat"
+        known[k] = replace(items[k], csat=MISCLASSIFIED) if csat else replace(items[k], csec=MISCLASSIFIED)
     return [known[k] for k in range(len(items))]
 
 

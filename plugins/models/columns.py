@@ -49,7 +49,10 @@ def positions_of(columns: Any, features: tuple[str, ...], size: int) -> list[int
 
 
 def categories_of(model: Any, features: tuple[str, ...], size: int) -> dict[int, tuple[Any, ...]]:
-    """The values of the columns that encoders read; refuses a column that something else reads as well."""
+    """The values of the columns that encoders read, and none for columns that nobody reads.
+
+    Refuses a column that an encoder and something else read.
+    """
     found: dict[int, tuple[Any, ...]] = {}
     others: set[int] = set()
     for part, columns in parts_of(model, features, size):
@@ -66,7 +69,8 @@ def categories_of(model: Any, features: tuple[str, ...], size: int) -> dict[int,
         name = features[both[0]] if features else str(both[0])
         remedy = "give the model a copy of the column for its other use"
         raise InputError(f"column {name}", "one encoder that reads it", "another use besides", remedy)
-    return found
+    unread = set(range(size)) - others - set(found)
+    return found | dict.fromkeys(unread, ())
 
 
 def check_encoders(graph: Any, model: Any, features: tuple[str, ...], size: int) -> None:
@@ -116,7 +120,7 @@ def framed(x: Array, features: tuple[str, ...], categories: Categories) -> Any:
     if not features and not categories:
         return flat
     columns = [
-        [categories[k][int(v)] for v in flat[:, k]] if k in categories else flat[:, k]
+        [categories[k][int(v)] for v in flat[:, k]] if categories.get(k) else flat[:, k]
         for k in range(flat.shape[1])
     ]
     if not features or "pandas" not in sys.modules:

@@ -103,7 +103,7 @@ def _one_hot(graph: Any, node: Any) -> list[Any]:
     from onnx import helper
 
     told = _attributes(node)
-    count = len(told.get("cats_strings") or told.get("cats_int64s"))
+    count = len(told["cats_strings"] if told.get("cats_strings") else told["cats_int64s"])
     name = node.output[0]
     shape = _constant(graph, "shape", [1, 1, 1], np.int64)
     nodes = [helper.make_node("Reshape", [node.input[0], shape], [f"{name}_place"])]

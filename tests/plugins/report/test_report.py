@@ -98,6 +98,13 @@ def test_a_report_of_verdicts(measured: Path, tmp_path: Path, capsys: pytest.Cap
     assert [r["status"] for r in rows] == ["refuted", "proved", "refuted"]
 
 
+def test_a_report_may_be_one_file(measured: Path, tmp_path: Path) -> None:
+    page = tmp_path / "to" / "send.html"
+    assert cli(["report", str(measured), "-o", str(page)]) == 0
+    assert page.is_file() and list(page.parent.iterdir()) == [page]
+    assert content_of(page)["accounts"]
+
+
 def test_an_attack_does_not_undo_a_proof(measured: Path) -> None:
     """What is open to the attack of csec stays proved in the store."""
     options = ["--data", "digits", "--indices", "1:4", "--epsilon", "0.03", "--metrics", "csec"]
