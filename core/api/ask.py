@@ -132,15 +132,11 @@ class Prepared:
 
 def still(data: Dataset, epsilon: Epsilon) -> tuple[int, ...]:
     """The features that are categories, which do not change; refuses a radius for one."""
-    named = (
-        [data.features[k] for k in data.categories if data.features] if isinstance(epsilon, Mapping) else []
-    )
-    for name in named:
-        if name in epsilon:
-            values = ", ".join(map(str, data.categories[data.features.index(name)][:5]))
-            raise InputError(
-                f"epsilon of {name}", "a feature of numbers", f"categories {values}", "leave it out"
-            )
+    named = set(epsilon) if isinstance(epsilon, Mapping) else set()
+    for k, name in enumerate(data.features):
+        if name in named and k in data.categories:
+            got = f"categories {', '.join(map(str, data.categories[k][:5]))}"
+            raise InputError(f"epsilon of {name}", "a feature of numbers", got, "leave it out")
     return tuple(data.categories)
 
 

@@ -220,8 +220,8 @@ def finish(
     for note in notes:
         complain(note)
     if Flag.EMPTY in answer.flags:
-        hollow = " (so this is not what --expect asks for)" if expect else ""
-        complain(f"warning: {answer.reason}; nothing about the network was proved{hollow}")
+        more = " (so this is not what --expect asks for)" if expect else ""
+        complain(f"warning: {answer.reason}; nothing about the network was proved{more}")
     if Flag.ALARM in answer.flags:
         complain(f"soundness alarm: {answer.reason}")
         return ALARM

@@ -20,8 +20,8 @@ class Export:
 
     `outputs` gives the original's outputs (n, m) for inputs (n, *shape); `predict` the positions of its classes (n,).
     Either may be missing. `classes` are the labels of the outputs and `features` the names of the inputs, in order.
-    Features that are `categories` are read as positions in their lists of values, and cannot lie between two; one with
-    an empty list is not read at all. `note` is what a user should know about the network.
+    Features that are `categories` are read as positions in their lists of values, and cannot lie between two; one
+    with an empty list is not read at all. `note` is what a user should know about the network.
     """
 
     model: bytes

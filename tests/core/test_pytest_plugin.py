@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from verifolio.testing.robust import changed, drawing
 

@@ -117,6 +117,7 @@ def test_a_result_leaves_without_a_word() -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         found = verifolio.robustness(linear(3), X, epsilon=0.0, executor="inline", progress=False)
+        assert found.store is not None
         folder = found.store.parent
         assert folder.is_dir()
         del found
