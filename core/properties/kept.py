@@ -34,7 +34,7 @@ def misclassified(
     prop: Property, networks: Sequence[Network], reference: Reference, y: NDArray[np.floating]
 ) -> bool:
     """Whether an input with the outputs `y` has another class than its label, and violates the property by that."""
-    if len(networks) != 1 or int(np.argmax(y)) == reference.label:
+    if len(networks) != 1 or reference.label not in range(len(y)) or int(np.argmax(y)) == reference.label:
         return False
     known = reference.with_outputs(networks) if prop.needs_outputs else reference
     return not prop.holds(np.asarray(y, np.float64), known, reference.x)
