@@ -150,7 +150,7 @@ def exported(
     """
     wanted = shape or (None if data is None else data.shape)
     found = load_model(model, wanted)
-    if by_order and (found.outputs or found.predict):
+    if by_order and (found.outputs or found.predict) and not found.classes:
         found = as_scores(found)
     content = fold(found.model, preprocessing)
     if output is None:

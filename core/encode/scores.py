@@ -8,15 +8,17 @@ SOFT = ("Softmax", "LogSoftmax")
 AFFINE = ("Gemm", "MatMul", "Add", "Sub", "Conv", "Reshape", "Squeeze", "Flatten")  # at the end of logits
 
 
-def without_head(data: bytes) -> bytes:
-    """A model of one output without the softmax or sigmoid at its end; the order of the scores stays the same."""
+def without_head(data: bytes) -> tuple[bytes, str]:
+    """A model of one output without the softmax or sigmoid at its end, and which it was.
+
+    The order of the scores stays the same.
+    """
     import onnx
 
     model = onnx.load_model_from_string(data)
-    if len(model.graph.output) == 1:
-        cut_head(model.graph)
-        keep_live(model.graph)
-    return bytes(model.SerializeToString(deterministic=True))
+    done = cut_head(model.graph) if len(model.graph.output) == 1 else ""
+    keep_live(model.graph)
+    return bytes(model.SerializeToString(deterministic=True)), done
 
 
 def with_scores(data: bytes) -> tuple[bytes, str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verifolio.encode.scores import without_head
 from verifolio.errors import InputError
@@ -60,10 +61,13 @@ class KerasModel(Exporter):
                 ) from None
             from verifolio.onnx_import.external import with_external_data
 
-            data = without_head(with_external_data(path, path.read_bytes()))
+            data, cut = without_head(with_external_data(path, path.read_bytes()))
 
-        def predict(x: Array) -> np.ndarray[Any, np.dtype[np.int64]]:
-            found = np.asarray(model.predict(np.asarray(x, np.float32), verbose=0))
+        def outputs(x: Array) -> Array:
+            return np.asarray(model.predict(np.asarray(x, np.float32), verbose=0), np.float64)
+
+        def predict(x: Array) -> NDArray[np.int64]:
+            found = outputs(x)
             return np.asarray(found.argmax(axis=1) if found.shape[1] > 1 else found[:, 0] > 0.5, np.int64)
 
-        return Export(data, name, None, predict)
+        return Export(data, name, None, predict) if cut else Export(data, name, outputs)
