@@ -9,13 +9,16 @@ import numpy as np
 from verifolio.errors import UnsupportedNetwork
 
 MACHINE_LEARNING = "ai.onnx.ml"
+COLUMNS = "ArrayFeatureExtractor"  # some columns, where the positions are constants
 ENCODERS = ("OneHotEncoder", "LabelEncoder")
 
 
 def translate(graph: Any, name: str) -> None:
     """Replace every operator of the domain for machine learning."""
     nodes: list[Any] = []
+    known = {t.name for t in graph.initializer}
     foreign = {n.op_type for n in graph.node if n.domain == MACHINE_LEARNING} - set(FORMS)
+    foreign |= {n.op_type for n in graph.node if n.op_type == COLUMNS and n.input[1] not in known}
     if foreign:
         expected = f"steps made of sums, products, {', '.join(FORMS)}"
         raise UnsupportedNetwork(
@@ -134,7 +137,7 @@ FORMS = {
     "LinearClassifier": _linear,
     "LinearRegressor": _linear,
     "Imputer": _imputer,
-    "ArrayFeatureExtractor": _columns,
+    COLUMNS: _columns,
     "OneHotEncoder": _one_hot,
     "LabelEncoder": _places,
 }

@@ -53,7 +53,8 @@ class SklearnModel(Exporter):
             raise InputError(f"model {name}", "a fitted estimator", "one that is not", "call fit first")
         size = int(np.prod(shape))
         if size != model.n_features_in_:
-            raise InputError(f"model {name}", f"inputs of {model.n_features_in_} features", str(size))
+            remedy = "leave columns out, or name the column of the labels (y='...')"
+            raise InputError(f"model {name}", f"inputs of {model.n_features_in_} features", str(size), remedy)
         classes = tuple(c.item() if hasattr(c, "item") else c for c in getattr(last, "classes_", ()))
         features = tuple(map(str, getattr(model, "feature_names_in_", ())))
         categories = categories_of(model, features, size)
