@@ -86,9 +86,13 @@ def _open_store(path: str, stack: ExitStack) -> Store:
     return stack.enter_context(Store(path))
 
 
-def exit_code(verdicts: Sequence[Verdict], expect: str | None) -> int:
-    """Of answers without an alarm, where `expect` says which verdict is wanted of all of them."""
-    if any(v.decided and v.value != expect for v in verdicts):
+def exit_code(verdicts: Sequence[Verdict], expect: str | None, hollow: bool = False) -> int:
+    """Of answers without an alarm, where `expect` says which verdict is wanted of all of them.
+
+    `hollow` says that the input set of one is empty: that proves nothing about a network, so it is not what was
+    expected.
+    """
+    if hollow or any(v.decided and v.value != expect for v in verdicts):
         return UNEXPECTED
     return DONE if all(v.decided for v in verdicts) else UNDECIDED
 

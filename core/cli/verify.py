@@ -62,7 +62,8 @@ def verify(
     changes their class: then there is a line for each input and a summary, and the timeout is for each input.
     With a file, the first line is the verdict: sat (a counterexample, replayed), unsat (proved that there is none),
     or why it is undecided, and the timeout counts from the start of the process, reading files and starting workers
-    included; it is overrun by at most half a second. Without --expect both sat and unsat exit with 0.
+    included; it is overrun by at most half a second. Without --expect both sat and unsat exit with 0; with it, an
+    empty input set exits with 5 like the opposite verdict, as it proves nothing about the network.
     Several networks are given in the order of the property's declarations; one declared `equal-to` another need
     not be given again.
 
@@ -218,11 +219,13 @@ def finish(
     for note in notes:
         complain(note)
     if Flag.EMPTY in answer.flags:
-        complain(f"warning: {answer.reason}; nothing about the network was proved")
+        more = " (so this is not what --expect asks for)" if expect else ""
+        complain(f"warning: {answer.reason}; nothing about the network was proved{more}")
     if Flag.ALARM in answer.flags:
         complain(f"soundness alarm: {answer.reason}")
         return ALARM
-    return exit_code([answer.verdict], expect or answer.verdict.value)
+    hollow = expect is not None and Flag.EMPTY in answer.flags
+    return exit_code([answer.verdict], expect or answer.verdict.value, hollow)
 
 
 def show(query: Query, answer: Answer, as_json: bool, notes: Sequence[str] = ()) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.estimator import OracleLike
@@ -27,6 +28,16 @@ def keep(
     store = getattr(oracle, "store", None)
     if store is not None:
         store.add_finding(_row(prop, networks, reference, finding))
+
+
+def misclassified(
+    prop: Property, networks: Sequence[Network], reference: Reference, y: NDArray[np.floating]
+) -> bool:
+    """Whether an input with the outputs `y` has another class than its label, and violates the property by that."""
+    if len(networks) != 1 or reference.label not in range(len(y)) or int(np.argmax(y)) == reference.label:
+        return False
+    known = reference.with_outputs(networks) if prop.needs_outputs else reference
+    return not prop.holds(np.asarray(y, np.float64), known, reference.x)
 
 
 def keep_misclassified(
