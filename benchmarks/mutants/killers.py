@@ -41,7 +41,7 @@ class Traced:
 
 def trace(scratch: Scratch, server: Server, files: Collection[str], kept: Path) -> list[Traced]:
     """Run the tests once on the unchanged tree, file by file; what an earlier run `kept` of a file serves as well."""
-    folder = kept / f"traced-{contents(scratch.folder)}"
+    folder = kept / f"traced-{contents(scratch.folder, files)}"
     folder.mkdir(parents=True, exist_ok=True)
     found: list[Traced] = []
     for tests in dict.fromkeys(test.split("::")[0] for test in server.items):
@@ -58,13 +58,11 @@ def trace(scratch: Scratch, server: Server, files: Collection[str], kept: Path) 
     return found
 
 
-def contents(folder: Path) -> str:
-    """A hash of all that tests may test."""
+def contents(folder: Path, files: Iterable[str]) -> str:
+    """A hash of the files whose lines are noted."""
     digest = hashlib.sha256()
-    sources = [p for part in ("core", "plugins", "vnnlib") for p in (folder / part).rglob("*.py")]
-    kernels = (folder / "plugins").rglob("*.[ch]")
-    for path in [*sorted(sources), *sorted(kernels)]:
-        digest.update(path.relative_to(folder).as_posix().encode() + path.read_bytes())
+    for name in sorted(files):
+        digest.update(name.encode() + (folder / name).read_bytes())
     return digest.hexdigest()[:16]
 
 
