@@ -167,6 +167,19 @@ def test_single_precision_stays_within_the_drift(kind: str) -> None:
                 assert bool((rough[i].double().numpy() <= high + 1e-12).all())
 
 
+def test_levels_that_single_precision_rounds_drift_by_the_most_that_one_does() -> None:
+    """A third is off by 1e-8 in float32, a half by nothing: what sums up both must count the third."""
+    builder = GraphBuilder(2)
+    levels, at = np.array([0.5, 1 / 3, 0.1]), np.array([0.5, 0.1])
+    step = builder.add(Step(2, np.array([-1.0, 1.0]), levels, at), 0)
+    graph = builder.finish(builder.add(Dense(1, bias=np.zeros(1), weight=np.ones((1, 2))), step))
+    off = np.abs(levels - levels.astype(np.float32).astype(np.float64))
+    low, high = np.full((1, 2), -2.0), np.full((1, 2), 2.0)
+    found = spans(graph, low, high)
+    assert (found[step].drift >= off.max()).all() and (found[step].unit == 0).all()
+    assert (found[-1].drift >= 2 * off.max()).all()
+
+
 def test_sums_of_ones_are_exact_and_their_zero_is_a_level() -> None:
     rng = np.random.default_rng(3)
     builder = GraphBuilder(4)

@@ -77,6 +77,37 @@ def test_windows_give_the_bounds_of_whole_rows(pool: str) -> None:
         torch.testing.assert_close(high, whole[count:], rtol=1e-11, atol=1e-11)
 
 
+def unequal(seed: int) -> Graph:
+    """Branches that read an image in different strides: a strided convolution, a part of the image, a product."""
+    rng = np.random.default_rng(seed)
+    model = Model(rng, *IMAGE)
+
+    def conv(x: str, inputs: int, **attributes: Any) -> str:
+        weight = rng.normal(size=(CHANNELS, inputs, 3, 3)) * 0.3
+        return model.op("Conv", x, model.const(weight), model.const(rng.normal(size=CHANNELS)), **attributes)
+
+    x = model.op("Relu", conv("x", 3, pads=[1, 1, 1, 1]))
+    half = conv(x, CHANNELS, pads=[1, 1, 1, 1], strides=[2, 2])  # 7 x 6
+    part = model.op("Slice", x, *(model.const(np.array(v)) for v in ([2, 1], [9, 7], [2, 3])))
+    both = model.op("Relu", model.op("Add", half, part))
+    other = model.op("Relu", conv(both, CHANNELS, pads=[1, 1, 1, 1]))
+    return model.graph(conv(model.op("Mul", both, other), CHANNELS, pads=[0, 1, 1, 0]))
+
+
+@torch.no_grad()
+def test_windows_of_unequal_strides_meet_as_whole_rows() -> None:
+    program = Program(unequal(3), Space(torch.float64))
+    state = intermediate_bounds(program, region_of(3, program.space), Effort(tighten=False))
+    images = [i for i in program.before if program.mixing[i] > 1 and program.images.shape[i] is not None]
+    strides = {w.stride for w in program.images.window if w is not None}
+    assert len(images) >= 2 and strides == {(1, 1), (2, 2)}
+    for node in [*images, program.graph.output]:
+        count = program.sizes[node]
+        whole = program.lower(state, node, unit_rows(program, node, torch.arange(count)))[0]
+        low, high = by_patches(program, state, node)
+        torch.testing.assert_close(torch.cat([low, high]), whole, rtol=1e-11, atol=1e-11)
+
+
 @torch.no_grad()
 @pytest.mark.parametrize("seed", range(3))
 def test_windows_in_single_precision_stay_below_the_reference(seed: int, seen: Callable[..., Any]) -> None:
