@@ -154,7 +154,7 @@ def test_a_change_is_tried_in_a_copy_and_taken_back(tmp_path: Path) -> None:
     lines += ["def test_two(): assert Two().two() == 2", "def test_wrong(): assert Two().two() == 3"]
     (tree / "test_both.py").write_text("\n".join(lines) + "\n")
     scratch = Scratch(tree, tmp_path / "copy")
-    tests = ["test_both.py::test_one", "test_both.py::test_two"]
+    tests = [f"test_both.py::test_{name}" for name in ("wrong", "one", "two")]  # the first fails in any case
     changes = {
         "in a function": before.replace("[2", "[3"),
         "outside": before.replace("1\n", "2\n", 1),
@@ -168,8 +168,8 @@ def test_a_change_is_tried_in_a_copy_and_taken_back(tmp_path: Path) -> None:
         return {k: (r.status, r.test) for k, r in found.items()}
 
     assert serve(scratch, ["test_both.py"], work, tmp_path) == {
-        "in a function": ["killed", tests[1]],
-        "outside": ["killed", tests[0]],
+        "in a function": ["killed", tests[2]],
+        "outside": ["killed", tests[1]],
         "harmless": ["survived", ""],
         "for ever": ["timeout", "after 3 s"],
         "unreadable": ["killed", "collection"],

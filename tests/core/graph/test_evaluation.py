@@ -24,6 +24,7 @@ from verifolio.graph import (
     Select,
     Sparse,
     Sum,
+    exact,
 )
 from verifolio.graph.enclosure import enclose
 from verifolio.graph.functions import FUNCTIONS
@@ -179,9 +180,8 @@ def test_enclosures_contain_the_exact_value() -> None:
     for _ in range(10):
         x = normal(6)
         value, radius = enclose(graph, x)
-        exact = exact_values(graph, x)
         assert (radius < 1e-9 * (1 + np.abs(value))).all()
-        for v, r, e in zip(value, radius, exact, strict=True):
+        for v, r, e in zip(value, radius, exact_values(graph, x), strict=True):
             assert abs(e - Fraction(float(v))) <= Fraction(float(r))
 
 
@@ -209,6 +209,49 @@ def test_enclosures_of_functions_cover_an_input_error(name: str) -> None:
     for factor in (1 - 1e-6, 1.0, 1 + 1e-6):
         other = FUNCTIONS[name].value(torch.from_numpy(x * factor), 0.0).numpy()
         assert (np.abs(other - value) <= radius).all()
+
+
+def test_enclosures_of_products_cover_every_rounding() -> None:
+    """Factors off by what they may be, and the product's own rounding: in exact arithmetic, entry by entry."""
+    rng = np.random.default_rng(1)
+    count = 600
+    a, b = (rng.uniform(1, 2, count) for _ in range(2))
+    off = [rng.uniform(0, 1, count) * rng.choice([0.0, 1e-3, 1.0], count) for _ in range(2)]
+    builder = GraphBuilder(1)
+    parts = [builder.add(Constant(count, v, e)) for v, e in zip((a, b), off, strict=True)]
+    value, radius = enclose(builder.finish(builder.add(Product(count), *parts)), np.zeros(1))
+    for k in range(count):
+        x, y, dx, dy = (Fraction(float(v[k])) for v in (a, b, *off))
+        worst = abs(Fraction(float(value[k])) - x * y) + x * dy + y * dx + dx * dy
+        assert worst <= Fraction(float(radius[k]))
+
+
+@pytest.mark.parametrize("off", [1e-6, 1e-3, 0.1])
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_enclosures_hold_where_a_slope_is_nought_at_one_end(name: str, off: float) -> None:
+    """Beside a turning point, on either side of it."""
+    turns = np.arange(-3, 4) * np.pi / 2
+    x = np.concatenate([turns + off, turns - off])
+    builder = GraphBuilder(1)
+    node = builder.add(Elementwise(len(x), name), builder.add(Constant(len(x), x, np.full(len(x), off))))
+    value, radius = enclose(builder.finish(node), np.zeros(1))
+    for end in np.linspace(-1, 1, 9):
+        other = FUNCTIONS[name].value(torch.from_numpy(x + end * off), 0.0).numpy()
+        assert (np.abs(other - value) <= radius + 1e-15).all()
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_one_number_with_an_error_is_enough_not_to_be_evaluated_exactly(where: int) -> None:
+    error = np.full(3, 1e-9)
+    errors = [error if k == where else None for k in range(3)]
+    builder = GraphBuilder(3)
+    node = builder.add(Scale(3, np.zeros(3), np.ones(3), weight_error=errors[0]), 0)
+    node = builder.add(Dense(3, np.ones(3), np.eye(3), bias_error=errors[1]), builder.add(Relu(3), node))
+    other = builder.add(Constant(3, np.ones(3), errors[2]))
+    graph = builder.finish(builder.add(Sum(3, (1.0, 1.0)), node, other))
+    assert not exact.evaluable(graph)
+    plain = GraphBuilder(3)
+    assert exact.evaluable(plain.finish(plain.add(Relu(3), 0)))
 
 
 def test_constants_join_a_batch() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -11,9 +12,11 @@ import numpy as np
 import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
+from scipy import sparse
 
-from verifolio.graph import Dense, Graph, GraphBuilder, Relu, Scale, Step, Whole, exact
+from verifolio.graph import Dense, Graph, GraphBuilder, Op, Relu, Scale, Sparse, Step, Whole, exact
 from verifolio.graph.enclosure import enclose
+from verifolio.graph.matrix import linear_part, offset
 from verifolio.graph.module import GraphModule
 from verifolio.graph.settle import settle
 from verifolio.graph.single import spans
@@ -175,9 +178,48 @@ def test_levels_that_single_precision_rounds_drift_by_the_most_that_one_does() -
     graph = builder.finish(builder.add(Dense(1, bias=np.zeros(1), weight=np.ones((1, 2))), step))
     off = np.abs(levels - levels.astype(np.float32).astype(np.float64))
     low, high = np.full((1, 2), -2.0), np.full((1, 2), 2.0)
-    found = spans(graph, low, high)
+    found = list(spans(graph, low, high))
     assert (found[step].drift >= off.max()).all() and (found[step].unit == 0).all()
     assert (found[-1].drift >= 2 * off.max()).all()
+
+
+SUMS: dict[str, Callable[[np.random.Generator], Op]] = {
+    "wide": lambda rng: Dense(3, bias=rng.normal(size=3), weight=rng.normal(size=(3, 300))),
+    "narrow": lambda rng: Dense(300, bias=rng.normal(size=300), weight=rng.normal(size=(300, 3))),
+    "sparse": lambda rng: Sparse(9, rng.normal(size=9), sparse.csr_array(rng.normal(size=(9, 200)))),
+    "scale": lambda rng: Scale(40, bias=rng.normal(size=40), weight=rng.normal(size=40)),
+}
+
+
+@pytest.mark.parametrize("kind", SUMS)
+def test_a_sum_drifts_by_a_rounding_for_each_of_its_terms(kind: str) -> None:
+    """n u times the sum of absolute values, where it is largest on the box (Higham 2002, section 4.2)."""
+    op = SUMS[kind](np.random.default_rng(7))
+    matrix, bias = np.abs(linear_part(op, (size_of(op),))[0].toarray()), np.abs(offset(op))
+    builder = GraphBuilder(matrix.shape[1])
+    graph = builder.finish(builder.add(op, 0))
+    corner = np.linspace(-3, 2, matrix.shape[1])[None]
+    (_, span) = spans(graph, corner - 0.5, corner + 0.25)
+    largest = np.maximum(np.abs(corner - 0.5), np.abs(corner + 0.25))[0]
+    terms = int((matrix > 0).sum(1).max())
+    assert (span.drift[0] >= terms * 2.0**-24 * (matrix @ largest + bias)).all()
+
+
+def size_of(op: Op) -> int:
+    weight = getattr(op, "weight", np.zeros(1))
+    return int(weight.shape[-1])
+
+
+@pytest.mark.parametrize("fine", [2.0**-9, float(np.float32(0.1))])
+def test_a_bias_that_is_finer_than_the_weights_sets_the_unit(fine: float) -> None:
+    """Sums of ones and of a tenth are no multiples of one: their unit is that of the tenth, or unknown."""
+    bias = np.array([1.0, fine, 0.0])
+    ops = [Dense(3, bias=bias, weight=np.ones((3, 4))), Sparse(3, bias, sparse.csr_array(np.ones((3, 4))))]
+    for op in ops:
+        builder = GraphBuilder(4)
+        graph = builder.finish(builder.add(op, builder.add(Step(4, *SIGN), 0)))
+        unit = list(spans(graph, -np.ones((1, 4)), np.ones((1, 4))))[-1].unit
+        assert all(u == 0 or float(b / u).is_integer() for u, b in zip(unit, bias, strict=True))
 
 
 def test_sums_of_ones_are_exact_and_their_zero_is_a_level() -> None:

@@ -14,8 +14,9 @@ from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
 from verifolio.plugins.crown.options import CrownOptions
+from verifolio.plugins.crown.propagate.forward import ForwardBounds
 from verifolio.plugins.crown.propagate.layers import Space
-from verifolio.plugins.crown.propagate.program import Program
+from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.region import Region
 from verifolio.plugins.crown.propagate.relax.relu import ReluRelaxation
 from verifolio.plugins.crown.propagate.relax.smooth import SmoothRelaxation
@@ -99,6 +100,25 @@ def test_fan_out_is_charged() -> None:
 def crown(problem: Problem, split: str, seconds: float = 0.5) -> Verdict:
     options = CrownOptions(split=split)  # type: ignore[arg-type]
     return Crown(options).run(problem, Context(Budget(seconds))).verdict
+
+
+def test_a_bias_that_swallows_the_columns_of_a_form_is_charged() -> None:
+    """Forward, columns are made with the bias and without it: float32 loses 200 numbers beside a large one."""
+    inputs, space = 200, Space(torch.float32)
+    builder = GraphBuilder(inputs)
+    small = builder.add(Dense(4, np.zeros(4), np.full((4, inputs), 1.2e-4)), 0)
+    graph = builder.finish(builder.add(Dense(1, np.array([1e4]), np.ones((1, 4))), small))
+    program = Program(graph, space)
+    state = State(Region.of([Domain(-np.ones(inputs), np.ones(inputs))], space))
+    state.interval = {
+        i: (torch.full((1, s), -1e9), torch.full((1, s), 1e9)) for i, s in enumerate((inputs, 4, 1))
+    }
+    forward = ForwardBounds(program, state)
+    for node in (small, graph.output):
+        forward.add(node)
+    low, high = (float(end.double()) for end in state.interval[graph.output])
+    reach = inputs * 4 * 1.2e-4 * (1 - 1e-6)  # weights are rounded to float32 by less than that
+    assert low <= 1e4 - reach and high >= 1e4 + reach
 
 
 @pytest.mark.parametrize("split", ["neuron", "none", "input"])
