@@ -25,6 +25,8 @@ from .tracer import module_of
 KERNELS = ("plugins/crown/kernel/_boxes.c", "plugins/crown/kernel/_quadratics.c")
 IN_C = (".c", ".h")
 ONE_TEST = 50  # seconds; a mutant that loops for ever fails its test
+AFRESH = 60  # tests whose files are collected again for one change
+COLLECTING = 60  # processor seconds that this may take
 HEAVY = (
     "numpy",
     "scipy.optimize",
@@ -161,7 +163,8 @@ class Scratch:
             swap_kernel(module, library(self.folder / kernel), folder)
 
     def _afresh(self, tests: Sequence[str], seconds: float) -> tuple[int | None, str]:
-        """Import everything again: for changes outside of functions."""
+        """Import everything again, for changes outside of functions; the first tests only, for it takes long."""
+        tests = tests[:AFRESH]
         files = list(dict.fromkeys(t.split("::")[0] for t in tests))
         log = self.folder / "build" / "output.txt"
         outcome = self.folder / "build" / "outcome.txt"
@@ -175,7 +178,7 @@ class Scratch:
         if child == 0:
             os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
             self._become_pytest(["-p", "no:cacheprovider", f"--timeout={ONE_TEST}", *files], [Server(work)])
-        if wait(child, 2 * seconds) is None:
+        if wait(child, COLLECTING + seconds) is None:
             return None, ""
         code, failed = outcome.read_text().split(" ", 1)
         return None if code == "None" else int(code), failed
