@@ -77,8 +77,12 @@ def parses(file: str, text: str) -> bool:
 
 
 def run(count: int, seed: int, seconds: float, rows: Path, only: str) -> None:
-    """The sample's mutants that have no row yet, or ran out of a shorter time; every row is written at once."""
+    """The sample's mutants that have no row yet, or ran out of a shorter time and are not judged.
+
+    Every row is written at once.
+    """
     known = {row.key for row in read_rows(rows) if row.status != "timeout" or row.seconds >= seconds}
+    known |= judgements(JUDGED).keys() & {row.key for row in read_rows(rows)}
     chosen = sample(ROOT, count, seed)
     todo = [m for m in chosen if m.key not in known and only in m.file]
     say(f"{len(todo)} mutants to run, {len(chosen) - len(todo)} known or left out")

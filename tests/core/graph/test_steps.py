@@ -14,7 +14,19 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 from scipy import sparse
 
-from verifolio.graph import Dense, Graph, GraphBuilder, Op, Relu, Scale, Sparse, Step, Whole, exact
+from verifolio.graph import (
+    Dense,
+    Elementwise,
+    Graph,
+    GraphBuilder,
+    Op,
+    Relu,
+    Scale,
+    Sparse,
+    Step,
+    Whole,
+    exact,
+)
 from verifolio.graph.enclosure import enclose
 from verifolio.graph.matrix import linear_part, offset
 from verifolio.graph.module import GraphModule
@@ -210,6 +222,15 @@ def size_of(op: Op) -> int:
     return int(weight.shape[-1])
 
 
+def test_nothing_is_known_of_a_quotient_that_may_divide_by_nought() -> None:
+    builder = GraphBuilder(4)
+    graph = builder.finish(builder.add(Elementwise(4, "reciprocal"), 0))
+    low, high = np.array([[-1.0, -0.0, 0.5, -2.0]]), np.array([[2.0, 1.0, 2.0, -1e-3]])
+    (_, span) = spans(graph, low, high)
+    assert np.isinf(span.drift[0]).tolist() == [True, True, False, False]
+    assert (span.drift[0, 2:] >= 2.0**-24 / np.array([0.5, 1e-3])).all()
+
+
 @pytest.mark.parametrize("fine", [2.0**-9, float(np.float32(0.1))])
 def test_a_bias_that_is_finer_than_the_weights_sets_the_unit(fine: float) -> None:
     """Sums of ones and of a tenth are no multiples of one: their unit is that of the tenth, or unknown."""
@@ -251,8 +272,6 @@ def test_a_step_of_a_shifted_step_is_one_step() -> None:
 
 
 def test_nothing_is_settled_where_single_precision_is_not_known() -> None:
-    from verifolio.graph import Elementwise
-
     builder = GraphBuilder(3)
     curve = builder.add(Elementwise(3, "sigmoid"), 0)
     graph = builder.finish(builder.add(Step(3, *SIGN), curve))

@@ -14,10 +14,11 @@ from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
 from verifolio.plugins.crown.options import CrownOptions
-from verifolio.plugins.crown.propagate.forward import ForwardBounds
+from verifolio.plugins.crown.propagate.forward import AffineEnclosure, ForwardBounds
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.region import Region
+from verifolio.plugins.crown.propagate.relax import Lines
 from verifolio.plugins.crown.propagate.relax.relu import ReluRelaxation
 from verifolio.plugins.crown.propagate.relax.smooth import SmoothRelaxation
 from verifolio.plugins.crown.reduce.compress import compress
@@ -120,6 +121,25 @@ def test_a_bias_that_swallows_the_columns_of_a_form_is_charged() -> None:
     low, high = (float(end.double()) for end in state.interval[graph.output])
     reach = inputs * 4 * 1.2e-4 * (1 - 1e-6)  # weights are rounded to float32 by less than that
     assert low <= -reach and high >= reach
+
+
+def test_the_error_of_a_form_is_not_rounded_down_by_a_relaxation() -> None:
+    """A form that is nothing but error: it grows by the larger slope, in exact arithmetic."""
+    rng, size, space = np.random.default_rng(5), 400, Space(torch.float64)
+    builder = GraphBuilder(size)
+    graph = builder.finish(builder.add(Relu(size), 0))
+    state = State(Region.of([Domain(-np.ones(size), np.ones(size))], space))
+    state.interval = {i: (torch.full((1, size), -1.0), torch.full((1, size), 1.0)) for i in range(2)}
+    slope = torch.from_numpy(rng.uniform(0.5, 1.0, (1, size)))
+    state.lines = {1: Lines((slope / 2,), (slope,), None, None)}
+    forward = ForwardBounds(Program(graph, space), state)
+    error = torch.from_numpy(rng.uniform(0.5, 1.0, (1, size)))
+    columns = torch.zeros_like(forward.forms[0].centre)
+    forward.forms[0] = AffineEnclosure(columns, columns, error)
+    forward.add(1)
+    made = forward.forms[1].error[0].tolist()
+    for value, s, e in zip(made, slope[0].tolist(), error[0].tolist(), strict=True):
+        assert Fraction(value) >= Fraction(s) * Fraction(e)
 
 
 @pytest.mark.parametrize("split", ["neuron", "none", "input"])
