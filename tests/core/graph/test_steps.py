@@ -222,6 +222,32 @@ def size_of(op: Op) -> int:
     return int(weight.shape[-1])
 
 
+@pytest.mark.parametrize("function", ["product", "pow", "reciprocal", "dense"])
+def test_spans_of_points_hold_their_exact_values(function: str) -> None:
+    """The analysis rounds as well: at a point its interval must still hold the exact value."""
+    rng, count = np.random.default_rng(11), 200
+    x, other = rng.uniform(1, 2, (2, count))
+    builder = GraphBuilder(count)
+    if function == "product":
+        node = builder.add(Product(count), 0, builder.add(Constant(count, other)))
+        wanted = [Fraction(a) * Fraction(b) for a, b in zip(x.tolist(), other.tolist(), strict=True)]
+    elif function == "dense":
+        weight = rng.normal(size=(30, count))
+        node = builder.add(Dense(30, bias=np.zeros(30), weight=weight), 0)
+        wanted = [
+            sum(Fraction(w) * Fraction(v) for w, v in zip(r, x.tolist(), strict=True))
+            for r in weight.tolist()
+        ]
+    else:
+        power = 3 if function == "pow" else -1
+        node = builder.add(Elementwise(count, function, 3.0 if function == "pow" else 0.0), 0)
+        wanted = [Fraction(v) ** power for v in x.tolist()]
+    span = list(spans(builder.finish(node), x[None], x[None]))[-1]
+    for low, high, value in zip(span.low[0].tolist(), span.high[0].tolist(), wanted, strict=True):
+        assert Fraction(low) <= value <= Fraction(high)
+        assert high - low < 1e-9
+
+
 def test_nothing_is_known_of_a_quotient_that_may_divide_by_nought() -> None:
     builder = GraphBuilder(4)
     graph = builder.finish(builder.add(Elementwise(4, "reciprocal"), 0))

@@ -11,10 +11,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from verifolio.graph import Elementwise, Product, Relu
+from verifolio.graph import Elementwise, Product, Relu, Step
 from verifolio.graph.functions import FUNCTIONS
 from verifolio.plugins.crown.propagate.relax import Lines, Relaxation, relaxation
 from verifolio.plugins.crown.propagate.relax.smooth import SmoothRelaxation
+from verifolio.plugins.crown.propagate.relax.step import StepRelaxation
 
 FUNCTION_CASES = [(name, 0.0) for name in sorted(FUNCTIONS) if name != "pow"]
 FUNCTION_CASES += [("pow", p) for p in (2.0, 3.0, 4.0, 7.0, 0.5, 1.5, -1.0, -2.0, 1.0)]
@@ -160,3 +161,15 @@ def test_default_lines_are_tight(name: str) -> None:
         over, under = (s[0] * middle for s in (lines.upper_slope, lines.lower_slope))
         gaps.append(float(over + lines.upper_bias - under - lines.lower_bias))
     assert gaps[1] < gaps[0] / 50
+
+
+@pytest.mark.parametrize("ends", [(-math.inf, 1.0), (-1.0, math.inf), (-math.inf, math.inf)])
+def test_a_slope_on_an_endless_interval_claims_nothing(ends: tuple[float, float]) -> None:
+    """A level line lies below and above all levels; no other line does."""
+    rule = StepRelaxation(Step(1, np.array([0.0]), np.array([-1.0, 1.0]), np.array([0.0])))
+    interval = torch.full((1, 1), ends[0]), torch.full((1, 1), ends[1])
+    for slope, below, above in ((0.0, -1.0, 1.0), (0.5, -math.inf, math.inf)):
+        lines = rule.lines_of(torch.full((1, 2), slope), interval)
+        assert lines.lower_bias is not None and lines.upper_bias is not None
+        assert float(lines.lower_bias) <= below and float(lines.upper_bias) >= above
+        assert math.isfinite(float(lines.lower_bias)) is (slope == 0.0)
