@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -197,6 +198,21 @@ def test_enclosures_cover_weight_errors() -> None:
         signs = DRAW.choice([-1.0, 1.0], size=(4, 5))
         other = (weight + signs * error) @ x + stated.bias + 1e-4
         assert (np.abs(other - value) <= radius + 1e-15).all()
+
+
+@pytest.mark.parametrize("transposed", [False, True])
+def test_enclosures_cover_weight_errors_of_convolutions(transposed: bool) -> None:
+    op = conv(transposed=transposed, pads=(1, 0, 1, 1))
+    off = np.full(op.weight.shape, 1e-3), np.full(op.bias.shape, 1e-4)
+    b = GraphBuilder(int(np.prod(op.input_shape)))
+    graph = b.finish(b.add(replace(op, weight_error=off[0], bias_error=off[1]), 0))
+    x = normal(int(np.prod(op.input_shape)))
+    value, radius = enclose(graph, x)
+    for _ in range(5):
+        signs = DRAW.choice([-1.0, 1.0], size=op.weight.shape)
+        other = replace(op, weight=op.weight + signs * off[0], bias=op.bias + 1e-4)
+        moved = linear_part(other, (len(x),))[0] @ x + offset(other)
+        assert (np.abs(moved - value) <= radius + 1e-12).all()
 
 
 @pytest.mark.parametrize("name", [n for n in FUNCTIONS if n != "pow"])

@@ -15,11 +15,13 @@ from onnx import TensorProto, helper, numpy_helper
 from scipy import sparse
 
 from verifolio.graph import (
+    Constant,
     Dense,
     Elementwise,
     Graph,
     GraphBuilder,
     Op,
+    Product,
     Relu,
     Scale,
     Sparse,
@@ -255,6 +257,15 @@ def test_nothing_is_known_of_a_quotient_that_may_divide_by_nought() -> None:
     (_, span) = spans(graph, low, high)
     assert np.isinf(span.drift[0]).tolist() == [True, True, False, False]
     assert (span.drift[0, 2:] >= 2.0**-24 / np.array([0.5, 1e-3])).all()
+
+
+def test_a_quotient_drifts_by_its_slope_times_the_drift_of_its_argument() -> None:
+    builder = GraphBuilder(20)
+    total = builder.add(Dense(2, bias=np.array([0.02, 30.0]), weight=np.ones((2, 20))), 0)
+    graph = builder.finish(builder.add(Elementwise(2, "reciprocal"), total))
+    _, inner, outer = spans(graph, np.zeros((1, 20)), np.full((1, 20), 0.01))
+    assert (inner.drift > 0).all()
+    assert (outer.drift[0] >= inner.drift[0] / np.array([0.02, 30.0]) ** 2).all()
 
 
 @pytest.mark.parametrize("fine", [2.0**-9, float(np.float32(0.1))])

@@ -250,6 +250,18 @@ def test_copies_are_not_taken_for_exact() -> None:
     assert float(blocks.output.matrix_error.toarray()[0, 0]) >= off
 
 
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_errors_of_stored_weights_reach_the_biases_behind_them(sign: float) -> None:
+    """A layer whose weights may be off, of one whose biases are large: their product is an error too."""
+    builder = GraphBuilder(2)
+    first = builder.add(Dense(3, sign * np.full(3, 50.0), np.ones((3, 2))), 0)
+    stated = Dense(4, np.zeros(4), np.ones((4, 3)), np.full((4, 3), 1e-3), np.full(4, 1e-4))
+    blocks = make_blocks(builder.finish(builder.add(stated, first)))
+    assert blocks is not None
+    assert (blocks.output.bias_error >= 3 * 1e-3 * 50 + 1e-4).all()
+    assert (blocks.output.matrix_error.toarray() >= 3 * 1e-3).all()
+
+
 def test_kernel_rows_match_the_condition() -> None:
     """The compiled arrays evaluate to the network's rows minus their right-hand sides."""
     for problem, _ in problems(8):
