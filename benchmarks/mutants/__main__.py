@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 ROWS, JUDGED = HERE / "rows.csv", HERE / "judged.csv"
 LEFT = ("survived", "timeout")  # no test failed within the limit: both must be judged
+HARMLESS = ("equivalent", "looser", "covered")  # judgements of what no claim depends on
 LEAST = 2  # mutants of every file, however small
 
 
@@ -159,7 +160,7 @@ def wilson(hits: int, total: int, z: float = 1.96) -> tuple[float, float]:
 
 
 def judgements(path: Path) -> dict[str, str]:
-    """What survivors were found to be: equivalent, looser, or hole (a test was added)."""
+    """What survivors were found to be: equivalent, looser, covered (another charge is enough), or hole."""
     if not path.is_file():
         return {}
     with path.open(newline="") as stream:
@@ -171,7 +172,7 @@ def report(rows_path: Path, judged_path: Path) -> None:
     rows, judged = read_rows(rows_path), judgements(judged_path)
     by_file: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
-        equivalent = row.status in LEFT and judged.get(row.key) in ("equivalent", "looser")
+        equivalent = row.status in LEFT and judged.get(row.key) in HARMLESS
         by_file[row.file]["harmless" if equivalent else row.status] += 1
     total = sum(by_file.values(), Counter())
     for file, counts in sorted(by_file.items()):

@@ -71,3 +71,19 @@ def test_pieces_and_other_orders_hold_the_same_numbers() -> None:
     assert list(picked) == [values[k] for k in order]
     assert picked.below.tolist() == numbers.below[order].tolist()
     assert picked.above.tolist() == numbers.above[order].tolist()
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (Fraction(1, 8), "0.125"),
+        (Fraction(-7, 40), "-0.175"),
+        (Fraction(12), "12.0"),
+        (Fraction(1, 3), None),
+        (Decimal("0.1000"), "0.1000"),
+        (0.1, "0.1000000000000000055511151231257827021181583404541015625"),
+    ],
+)
+def test_numbers_are_written_exactly(value: Fraction | Decimal | float, text: str | None) -> None:
+    assert ExactNumbers([value]).written(0) == text
+    assert text is None or Fraction(text) == Fraction(value)

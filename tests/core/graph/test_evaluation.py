@@ -242,6 +242,16 @@ def test_enclosures_of_products_cover_every_rounding() -> None:
         assert worst <= Fraction(float(radius[k]))
 
 
+def test_errors_of_scalings_are_added_up_without_losing_a_bit() -> None:
+    rng, count = np.random.default_rng(4), 400
+    weight_error, bias_error, x = rng.uniform(0.5, 1, (3, count))
+    b = GraphBuilder(count)
+    graph = b.finish(b.add(Scale(count, np.zeros(count), np.zeros(count), weight_error, bias_error), 0))
+    _, radius = enclose(graph, x)
+    for r, w, e, v in zip(*(a.tolist() for a in (radius, weight_error, bias_error, x)), strict=True):
+        assert Fraction(r) >= Fraction(w) * Fraction(v) + Fraction(e)
+
+
 @pytest.mark.parametrize("off", [1e-6, 1e-3, 0.1])
 @pytest.mark.parametrize("name", ["sin", "cos"])
 def test_enclosures_hold_where_a_slope_is_nought_at_one_end(name: str, off: float) -> None:

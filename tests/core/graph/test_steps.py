@@ -24,6 +24,7 @@ from verifolio.graph import (
     Product,
     Relu,
     Scale,
+    Select,
     Sparse,
     Step,
     Whole,
@@ -33,7 +34,7 @@ from verifolio.graph.enclosure import enclose
 from verifolio.graph.matrix import linear_part, offset
 from verifolio.graph.module import GraphModule
 from verifolio.graph.settle import settle
-from verifolio.graph.single import spans
+from verifolio.graph.single import grid, spans
 from verifolio.graph.steps import Table
 from verifolio.onnx_import.network import Network
 
@@ -248,6 +249,48 @@ def test_spans_of_points_hold_their_exact_values(function: str) -> None:
     for low, high, value in zip(span.low[0].tolist(), span.high[0].tolist(), wanted, strict=True):
         assert Fraction(low) <= value <= Fraction(high)
         assert high - low < 1e-9
+
+
+def test_the_grid_of_a_number_is_the_power_of_two_that_divides_it() -> None:
+    values = np.array([1.0, 6.0, -0.75, 1024.0, 3 * 2.0**-30, 2.0**40 + 1])
+    assert grid(values).tolist() == [1.0, 2.0, 0.25, 1024.0, 2.0**-30, 1.0]
+    assert np.isinf(grid(np.zeros(1))).all()
+
+
+@pytest.mark.parametrize("where", [0, 2])
+def test_one_weight_that_is_too_far_off_is_enough(where: int) -> None:
+    """Weights that were folded may be off by a few units; a larger error has no bound."""
+    error = np.full(3, 1e-12)
+    for large, known in ((1e-12, True), (1e-3, False)):
+        error[where] = large
+        builder = GraphBuilder(3)
+        graph = builder.finish(builder.add(Scale(3, np.zeros(3), np.ones(3), weight_error=error.copy()), 0))
+        (_, span) = spans(graph, np.ones((1, 3)), np.full((1, 3), 2.0))
+        assert bool(np.isfinite(span.drift[0, where])) is known or span.drift[0, where] >= large
+
+
+def test_constants_with_an_error_have_no_unit() -> None:
+    for error, unit in ((None, [1.0, 0.5]), (np.array([0.0, 1e-9]), [1.0, 0.0])):
+        builder = GraphBuilder(1)
+        graph = builder.finish(builder.add(Constant(2, np.array([3.0, 0.5]), error)))
+        assert list(spans(graph, np.zeros((1, 1)), np.zeros((1, 1))))[-1].unit.tolist() == unit
+
+
+def test_a_selection_has_the_spans_of_what_it_selects() -> None:
+    builder = GraphBuilder(3)
+    graph = builder.finish(builder.add(Select(4, np.array([2, -1, 0, 2])), 0))
+    low, high = np.array([[1.0, 2.0, 3.0]]), np.array([[1.5, 2.5, 3.5]])
+    (_, span) = spans(graph, low, high)
+    assert span.low[0].tolist() == [3.0, 0.0, 1.0, 3.0] and span.high[0].tolist() == [3.5, 0.0, 1.5, 3.5]
+
+
+@pytest.mark.parametrize("rule", ["floor", "trunc", "round"])
+def test_nothing_is_known_of_a_whole_number_beyond_the_limits(rule: str) -> None:
+    builder = GraphBuilder(1)
+    values = builder.add(Constant(3, np.array([2.25, 126.0, -127.5]), np.array([0.5, 3.0, 2.0])))
+    graph = builder.finish(builder.add(Whole(3, rule, (-128.0, 127.0)), values))
+    _, radius = enclose(graph, np.zeros(1))
+    assert np.isinf(radius).tolist() == [False, True, True]
 
 
 def test_nothing_is_known_of_a_quotient_that_may_divide_by_nought() -> None:

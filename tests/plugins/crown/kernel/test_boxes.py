@@ -8,7 +8,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from verifolio.graph import Dense, Graph, GraphBuilder, Relu, Select
+from verifolio.graph import Dense, Graph, GraphBuilder, Product, Relu, Select
 from verifolio.model.answer import Verdict
 from verifolio.model.problem import Ball, Domain, Problem, dense_rows
 from verifolio.plugin.verifier import Context
@@ -248,6 +248,21 @@ def test_copies_are_not_taken_for_exact() -> None:
     assert blocks is not None
     off = abs(float(blocks.output.matrix.toarray()[0, 0]) - 2.0**-60)
     assert float(blocks.output.matrix_error.toarray()[0, 0]) >= off
+
+
+@needs_kernel
+@pytest.mark.parametrize("equal", [False, True])
+def test_only_the_square_of_one_form_is_taken_for_a_square(equal: bool) -> None:
+    """x y on [-1, 1]^2 reaches -1; x x does not go below 0."""
+    builder = GraphBuilder(2)
+    columns = (0, 0) if equal else (0, 1)
+    factors = [builder.add(Dense(1, np.zeros(1), np.eye(2)[None, c]), 0) for c in columns]
+    graph = builder.finish(builder.add(Product(1), *factors))
+    domain = Domain(-np.ones(2), np.ones(2))
+    problem = Problem(graph, domain, (make_rows([({2: 1.0}, -0.5)]),))
+    engine = KernelEngine(problem, 1)
+    batch = BoxBatch(domain.lower[None].copy(), domain.upper[None].copy(), engine.phase[None].copy())
+    assert bool(engine.bound(batch).closed[0]) is equal
 
 
 @pytest.mark.parametrize("sign", [-1.0, 1.0])
