@@ -8,20 +8,22 @@ from functools import cache
 import numpy as np
 import pytest
 
-from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Relu, Select
+from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Product, Relu, Select
 from verifolio.model.answer import Verdict
 from verifolio.model.problem import Ball, Domain, Problem, dense_rows
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.boxes import Boxes
 from verifolio.plugins.crown.kernel import boxes
-from verifolio.plugins.crown.kernel.blocks import KEPT, make_blocks, make_kernel
+from verifolio.plugins.crown.kernel.blocks import KEPT, make_blocks, make_kernel, rows_form
 from verifolio.plugins.crown.kernel.boxes import BoxBatch, BoxEngine, KernelEngine
 from verifolio.plugins.crown.search.inputs.input_search import InputSearch
 from verifolio.plugins.crown.search.inputs.tensor_engine import TensorEngine, make_engine
 from verifolio.plugins.crown.verifier import absorb_input_rows
 from verifolio.run.budget import Budget
 from verifolio.testing.generate import KINDS, Shape, generate
-from verifolio.testing.trial import evaluate, miss
+from verifolio.testing.realistic import NETWORKS
+from verifolio.testing.realistic import boxes as some_boxes
+from verifolio.testing.trial import evaluate, miss, sample
 from verifolio.vnnlib import Rows, make_rows
 
 needs_kernel = pytest.mark.skipif(boxes._boxes is None, reason="the compiled kernel was not built here")
@@ -124,6 +126,52 @@ def test_phases_are_those_of_the_network() -> None:
             assert (z[:, batch.phase[k] > 0] >= -1e-12).all() and (z[:, batch.phase[k] < 0] <= 1e-12).all()
 
 
+@needs_kernel
+def test_no_phase_is_fixed_that_one_point_contradicts() -> None:
+    """Least and greatest values are 2^-44 beyond nought in exact arithmetic: far less than rounding is charged."""
+    rng, n, delta = np.random.default_rng(3), 30, 2.0**-44
+    low = rng.integers(-64, 64, n) / 64
+    domain = Domain(low, low + rng.integers(1, 64, n) / 64)
+    weight = rng.integers(-4, 5, (40, n)) / 4
+    least = np.where(weight > 0, weight * domain.lower, weight * domain.upper).sum(1)  # exact: few bits
+    most = np.where(weight > 0, weight * domain.upper, weight * domain.lower).sum(1)
+    bias = np.where(np.arange(40) % 2 == 0, -least - delta, -most + delta)
+    builder = GraphBuilder(n)
+    hidden = builder.add(Relu(40), builder.add(Dense(40, bias, weight), 0))
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.ones((1, 40))), hidden))
+    problem = Problem(graph, domain, (make_rows([({n: 1.0}, 1e6)]),))
+    engine = KernelEngine(problem, 1)
+    batch = BoxBatch(domain.lower[None].copy(), domain.upper[None].copy(), engine.phase[None].copy())
+    engine.bound(batch)
+    assert (batch.phase[0] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["dense", "products_last", "quadratic"])
+def test_noise_covers_the_rounding_of_every_sum(name: str) -> None:
+    """A rounding per feature of the sum of absolute values, at every point that was tried."""
+    graph = NETWORKS[name](np.random.default_rng(1))
+    n = graph.input_size
+    (domain,) = some_boxes(np.random.default_rng(2), n, (0.5,))
+    problem = Problem(graph, domain, (make_rows([({n: 1.0}, 0.0)]),))
+    blocks = make_blocks(graph)
+    assert blocks is not None
+    forms = [*blocks.hidden, rows_form(blocks, problem)]
+    noise = np.split(make_kernel(blocks, problem).noise, np.cumsum([len(f.bias) for f in forms])[:-1])
+    features = forms[0].matrix.shape[1]
+    for x in sample(domain, 60, 0):
+        values, at = np.zeros(features), n
+        values[:n] = x
+        for k, form in enumerate(forms):
+            size = abs(form.matrix) @ np.abs(values) + np.abs(form.bias)
+            assert (noise[k] >= features * 2.0**-53 * size * (1 - 1e-9)).all()
+            if k < len(blocks.kinds):
+                z = form.matrix @ values + form.bias
+                half = len(z) // 2
+                made = z[:half] * z[half:] if blocks.kinds[k].any() else np.maximum(z, 0)
+                values[at : at + len(made)] = made
+                at += len(made)
+
+
 def search(problem: Problem, engine: BoxEngine, seconds: float = 3.0) -> Verdict:
     context = Context(Budget(seconds), check=lambda x: miss(problem, x) <= 0)
     return InputSearch(problem, engine, context, 64).run().verdict
@@ -201,6 +249,33 @@ def test_copies_are_not_taken_for_exact() -> None:
     assert blocks is not None
     off = abs(float(blocks.output.matrix.toarray()[0, 0]) - 2.0**-60)
     assert float(blocks.output.matrix_error.toarray()[0, 0]) >= off
+
+
+@needs_kernel
+@pytest.mark.parametrize("equal", [False, True])
+def test_only_the_square_of_one_form_is_taken_for_a_square(equal: bool) -> None:
+    """x y on [-1, 1]^2 reaches -1; x x does not go below 0."""
+    builder = GraphBuilder(2)
+    columns = (0, 0) if equal else (0, 1)
+    factors = [builder.add(Dense(1, np.zeros(1), np.eye(2)[None, c]), 0) for c in columns]
+    graph = builder.finish(builder.add(Product(1), *factors))
+    domain = Domain(-np.ones(2), np.ones(2))
+    problem = Problem(graph, domain, (make_rows([({2: 1.0}, -0.5)]),))
+    engine = KernelEngine(problem, 1)
+    batch = BoxBatch(domain.lower[None].copy(), domain.upper[None].copy(), engine.phase[None].copy())
+    assert bool(engine.bound(batch).closed[0]) is equal
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_errors_of_stored_weights_reach_the_biases_behind_them(sign: float) -> None:
+    """A layer whose weights may be off, of one whose biases are large: their product is an error too."""
+    builder = GraphBuilder(2)
+    first = builder.add(Dense(3, sign * np.full(3, 50.0), np.ones((3, 2))), 0)
+    stated = Dense(4, np.zeros(4), np.ones((4, 3)), np.full((4, 3), 1e-3), np.full(4, 1e-4))
+    blocks = make_blocks(builder.finish(builder.add(stated, first)))
+    assert blocks is not None
+    assert (blocks.output.bias_error >= 3 * 1e-3 * 50 + 1e-4).all()
+    assert (blocks.output.matrix_error.toarray() >= 3 * 1e-3).all()
 
 
 def test_kernel_rows_match_the_condition() -> None:
