@@ -121,7 +121,7 @@ class _NodeForms:
         at = np.searchsorted(self.alive, entries)
         rows = self.rows[at]
         whole = np.zeros((len(at), columns))
-        whole[:, : rows.shape[1]] = rows.toarray() if sparse.issparse(rows) else rows
+        whole[:, : rows.shape[1]] = rows if isinstance(rows, np.ndarray) else rows.toarray()
         parts = (torch.as_tensor(p) for p in (whole, self.bias[at], self.error[at]))
         return Forms(*parts)
 
@@ -200,7 +200,7 @@ class _Walk:
             felt = sparse.csr_array(matrix[alive][:, own.alive])
             rows = rows + _widened(_product(felt, own.rows), len(self.kept.reach))
             bias = bias + felt @ own.bias
-        if sparse.issparse(rows) and rows.nnz > DENSE * np.prod(rows.shape):
+        if not isinstance(rows, np.ndarray) and rows.nnz > DENSE * np.prod(rows.shape):
             rows = rows.toarray()
         return _NodeForms(alive, rows, bias, self._error(node)[alive])
 
@@ -274,21 +274,21 @@ class _Walk:
 
 def _product(felt: Rows, rows: Rows) -> Rows:
     """The product of sparse weights and forms, the quicker way."""
-    if not sparse.issparse(rows):
+    if isinstance(rows, np.ndarray):
         work = felt.nnz * rows.shape[1]
     else:
         work = int(np.diff(rows.indptr)[felt.indices].sum())
     if felt.shape[0] * felt.shape[1] * rows.shape[1] > DENSE_PER_SPARSE * work:
         return felt @ rows
-    whole = rows.toarray() if sparse.issparse(rows) else rows
+    whole = rows if isinstance(rows, np.ndarray) else rows.toarray()
     product = torch.as_tensor(felt.toarray()) @ torch.as_tensor(whole)
     return np.asarray(product.numpy())
 
 
 def _widened(rows: Rows, columns: int) -> Rows:
     """The same rows with columns of nought to the right."""
-    if sparse.issparse(rows):
-        wider: Rows = sparse.csr_array(rows)
-        wider.resize((wider.shape[0], columns))
-        return wider
-    return np.pad(rows, ((0, 0), (0, columns - rows.shape[1])))
+    if isinstance(rows, np.ndarray):
+        return np.pad(rows, ((0, 0), (0, columns - rows.shape[1])))
+    wider = rows.tocsr(copy=True)
+    wider.resize((wider.shape[0], columns))
+    return wider

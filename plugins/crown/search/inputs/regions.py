@@ -16,10 +16,10 @@ from torch import Tensor
 
 from verifolio.model.problem import NARROW, Problem
 from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
-from verifolio.plugins.crown.propagate.arrays import all_rows
+from verifolio.plugins.crown.propagate.arrays import all_rows, shrunk_box
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program
-from verifolio.plugins.crown.propagate.region import Region, shrunk_box
+from verifolio.plugins.crown.propagate.region import Region
 from verifolio.run.budget import Budget
 
 Array = NDArray[np.float64]
@@ -51,8 +51,8 @@ class _Boxes:
         middle = (self.lower[every, at] + self.upper[every, at]) / 2
         left, right = self.upper.copy(), self.lower.copy()
         left[every, at], right[every, at] = middle, middle
-        both = (np.concatenate(p) for p in ((self.lower, right), (left, self.upper)))
-        return _Boxes(*both, np.tile(self.owner, 2))
+        lower, upper = (np.concatenate(p) for p in ((self.lower, right), (left, self.upper)))
+        return _Boxes(lower, upper, np.tile(self.owner, 2))
 
 
 class RegionBoxes:
@@ -62,7 +62,8 @@ class RegionBoxes:
         self.budget, self.space = budget, Space(torch.float64)
         self.program = Program(problems[0].graph, self.space)
         ends = [shrunk_box(p.domain) for p in problems]
-        self.first = _Boxes(*(np.stack(e) for e in zip(*ends, strict=True)), np.arange(len(problems)))
+        lower, upper = (np.stack(e) for e in zip(*ends, strict=True))
+        self.first = _Boxes(lower, upper, np.arange(len(problems)))
         self.rows = [np.stack(part) for part in zip(*(all_rows(p) for p in problems), strict=True)]
         counts = [r.count for r in problems[0].disjuncts]
         self.cuts = np.cumsum([0, *counts])
@@ -97,13 +98,13 @@ class RegionBoxes:
         best = np.stack(
             [gap[:, a:b].max(1, initial=-np.inf) for a, b in zip(self.cuts, self.cuts[1:], strict=False)], 1
         )
-        live = ~(best > 0).all(1)
+        live = np.asarray(~(best > 0).all(1))
         boxes, gap, rows = boxes.pick(live), gap[live], rows[live]
         width = boxes.upper - boxes.lower
         scale = np.maximum(np.abs(boxes.lower), np.abs(boxes.upper))
         # every input keeps a little score, so that inputs the rows ignore are split in the end too
         score = np.where(width > NARROW * scale, (np.nan_to_num(rows) + 1e-12) * width, 0.0)
-        able = score.max(1, initial=0.0) > 0
+        able = np.asarray(score.max(1, initial=0.0) > 0)
         given_up[boxes.owner[~able]] = True
         return boxes.pick(able).halves(score[able])
 
@@ -111,9 +112,8 @@ class RegionBoxes:
         """Lower bounds of (row - rhs) per box, and the sums of their absolute coefficients on the inputs."""
         inputs, outputs, rhs = (part[boxes.owner] for part in self.rows)
         space, program = self.space, self.program
-        state = intermediate_bounds(
-            program, Region(*(space.tensor(e) for e in (boxes.lower, boxes.upper))), FORWARD
-        )
+        region = Region(space.tensor(boxes.lower), space.tensor(boxes.upper))
+        state = intermediate_bounds(program, region, FORWARD)
         extra = {0: space.tensor(inputs)} if inputs.any() else None
         met: dict[int, Tensor] = {}
         bound = program.lower(state, program.graph.output, space.tensor(outputs), extra, met.__setitem__)
