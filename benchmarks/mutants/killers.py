@@ -42,7 +42,7 @@ class Traced:
 def trace(
     scratch: Scratch, server: Server, tests: Collection[str], files: Collection[str], kept: Path
 ) -> list[Traced]:
-    """Run test files once on the unchanged tree and note lines of `files`; what was `kept` of a file serves as well."""
+    """Run test files once on the unchanged tree and note lines of `files`; what was `kept` of one serves as well."""
     folder = kept / f"traced-{contents(scratch.folder, files)}"
     folder.mkdir(parents=True, exist_ok=True)
     found: list[Traced] = []
