@@ -15,12 +15,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import os
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.vnncomp import ROWS, WITNESSES, Row, load, read_layout, witness_file
@@ -35,21 +35,22 @@ class Judge:
 
     def __init__(self, scripts: Path) -> None:
         sys.path.insert(0, str(scripts))
-        before = Path.cwd()
-        os.chdir(scripts)
-        try:
+        with contextlib.chdir(scripts):
             self.check: Any = import_module("counterexamples").get_ce_diff
             self.score: Any = import_module("process_results").get_score
             self.settings: Any = import_module("settings").Settings
-        finally:
-            os.chdir(before)
 
     def points(self, instance: Instance, row: Row, witness: Path) -> tuple[int, str]:
         """The points of a row, and what the check says of its counterexample."""
         said = {name: SAID.get(claim, claim) for name, (claim, _) in instance.claims.items()}
         said[OURS] = SAID.get(row.verdict, "unknown")
         checks: dict[str, str] = {}
-        with contextlib.redirect_stdout(io.StringIO()):
+        # the scripts keep a cache in the folder they run in
+        with (
+            TemporaryDirectory() as folder,
+            contextlib.chdir(folder),
+            contextlib.redirect_stdout(io.StringIO()),
+        ):
             if said[OURS] == "violated":
                 files = (str(instance.networks[0][1]), str(instance.specification), str(witness))
                 tolerances = (self.settings.COUNTEREXAMPLE_ATOL, self.settings.COUNTEREXAMPLE_RTOL)

@@ -378,3 +378,64 @@ def test_gradients_pass_through_steps() -> None:
     x = torch.zeros(1, 6, requires_grad=True)
     GraphModule(graph)(x).sum().backward()
     assert x.grad is not None and bool((x.grad != 0).any())
+
+
+def folded_scale(how: str) -> tuple[list[Any], dict[str, Any]]:
+    """A factor that is 1 in exact arithmetic and 1 - 2^-24 in single precision, from `a` to `b`."""
+    one = np.ones(1, np.float32)
+    if how == "norm":  # 41 * (1 / 41)
+        names = ["gamma", "beta", "mean", "variance"]
+        node = helper.make_node("BatchNormalization", ["a", *names], ["b"], epsilon=0.0)
+        numbers = [41 * one, 0 * one, 0 * one, 1681 * one]
+        return [node], dict(zip(names, numbers, strict=True))
+    nodes = [
+        helper.make_node("Add", ["one", "small"], ["more"]),
+        helper.make_node("Sub", ["more", "small"], ["w"]),
+    ]
+    nodes.append(helper.make_node("Mul", ["a", "w"], ["b"]))
+    return nodes, {"one": one, "small": one * np.float32(3 * 2.0**-26)}
+
+
+@pytest.mark.parametrize("how", ["norm", "constants"])
+def test_a_folded_weight_is_rounded_by_single_precision(how: str, tmp_path: Path) -> None:
+    """The sum of six whole numbers is 42, and 42 (1 - 2^-24) - 42 is below zero."""
+    middle, tensors = folded_scale(how)
+    nodes = [
+        helper.make_node("Floor", ["x"], ["f"]),
+        helper.make_node("MatMul", ["f", "ones"], ["a"]),
+        *middle,
+    ]
+    nodes += [helper.make_node("Sub", ["b", "c"], ["d"]), helper.make_node("Sign", ["d"], ["y"])]
+    tensors |= {"ones": np.ones((6, 1), np.float32), "c": np.array([42], np.float32)}
+    net = network(tmp_path / "n.onnx", nodes, tensors, 6, 1)
+    x = np.full(6, 7.25)
+    assert net.replay(x, optimised=False).tolist() == [-1.0]
+    settled = settle(net.graph, np.full(6, 7.1), np.full(6, 500.0))
+    value, radius = enclose(settled, x)
+    assert value[0] - radius[0] <= -1 <= value[0] + radius[0]
+
+
+def test_a_step_of_nothing_but_zeros_keeps_its_value_there(tmp_path: Path) -> None:
+    nodes = [helper.make_node("Sign", ["x"], ["s"]), helper.make_node("Mul", ["s", "zero"], ["z"])]
+    nodes.append(helper.make_node("Sign", ["z"], ["y"]))
+    net = network(tmp_path / "n.onnx", nodes, {"zero": np.zeros(1, np.float32)}, 2, 2)
+    settled = settle(net.graph, np.full(2, -1.0), np.ones(2))
+    value, radius = enclose(settled, np.full(2, 0.5))
+    assert net.replay(np.full(2, 0.5)).tolist() == value.tolist() == [0.0, 0.0]
+    assert not radius.any()
+
+
+def test_scaling_by_a_power_of_two_may_underflow() -> None:
+    builder = GraphBuilder(1)
+    graph = builder.finish(builder.add(Scale(1, np.zeros(1), np.array([2.0**-140])), 0))
+    *_, span = spans(graph, np.zeros((1, 1)), np.full((1, 1), 2.0**-20))
+    assert np.float32(2.0**-20) * np.float32(2.0**-140) == 0
+    assert span.drift[0, 0] >= 2.0**-160
+
+
+def test_errors_of_weights_widen_exact_values() -> None:
+    builder = GraphBuilder(1)
+    error = np.array([[2.0**-31]])
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.ones((1, 1)), error), 0))
+    *_, span = spans(graph, np.ones((1, 1)), np.ones((1, 1)), exact=True)
+    assert span.low[0, 0] <= 1 - 2.0**-31 and span.high[0, 0] >= 1 + 2.0**-31

@@ -8,12 +8,13 @@ from functools import cache
 import numpy as np
 import pytest
 
-from verifolio.graph import Dense, Graph, GraphBuilder, Product, Relu, Select
+from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Product, Relu, Select
 from verifolio.model.answer import Verdict
 from verifolio.model.problem import Ball, Domain, Problem, dense_rows
 from verifolio.plugin.verifier import Context
+from verifolio.plugins.crown.boxes import Boxes
 from verifolio.plugins.crown.kernel import boxes
-from verifolio.plugins.crown.kernel.blocks import make_blocks, make_kernel, rows_form
+from verifolio.plugins.crown.kernel.blocks import KEPT, make_blocks, make_kernel, rows_form
 from verifolio.plugins.crown.kernel.boxes import BoxBatch, BoxEngine, KernelEngine
 from verifolio.plugins.crown.search.inputs.input_search import InputSearch
 from verifolio.plugins.crown.search.inputs.tensor_engine import TensorEngine, make_engine
@@ -382,3 +383,72 @@ def test_lattices_are_decided_without_their_opposite_neurons(seed: int) -> None:
             assert int((engine.phase == 0).sum()) * 4 == graph.neurons
             assert search(problem, engine) is truth
     assert len(make_engine(problem, Budget(cores=1), plain=True).phase) == graph.neurons
+
+
+def decide(problem: Problem, seconds: float = 1.0) -> Verdict:
+    context = Context(Budget(seconds), check=lambda x: miss(problem, x) <= 0)
+    return Boxes().run(problem, context).verdict
+
+
+@needs_kernel
+def test_the_verifier_agrees_with_the_truth() -> None:
+    cases = [(p, m) for p, m in problems(24, first=200) if Boxes().refuses(p) is None]
+    right = 0
+    for problem, margin in cases:
+        truth = Verdict.SAT if margin < 0 else Verdict.UNSAT
+        verdict = decide(problem)
+        assert verdict in (truth, Verdict.UNKNOWN)
+        right += verdict is truth
+    assert len(cases) >= 20
+    assert right >= 0.9 * len(cases)
+
+
+@needs_kernel
+@pytest.mark.parametrize("seed", range(4))
+def test_the_verifier_refutes_nothing_that_a_point_attains(seed: int) -> None:
+    """Forty neurons wide, with a threshold that is the least of many outputs: it is attained, so never unsat."""
+    rng = np.random.default_rng(seed)
+    builder = GraphBuilder(5)
+    last = builder.add(Relu(40), builder.add(Dense(40, rng.normal(size=40), rng.normal(size=(40, 5))), 0))
+    last = builder.add(
+        Relu(40), builder.add(Dense(40, rng.normal(size=40), rng.normal(size=(40, 40)) / 6), last)
+    )
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), rng.normal(size=(1, 40))), last))
+    least = float(evaluate(graph, rng.uniform(-0.1, 0.1, (2000, 5)))[graph.output].min())
+    domain = Domain(np.full(5, -0.1), np.full(5, 0.1))
+    assert decide(Problem(graph, domain, (make_rows([({5: 1.0}, least)]),))) is not Verdict.UNSAT
+    assert decide(Problem(graph, domain, (make_rows([({5: 1.0}, least - 10.0)]),)), 5.0) is Verdict.UNSAT
+
+
+@needs_kernel
+def test_the_verifier_refuses_what_the_kernel_cannot_bound() -> None:
+    smooth = GraphBuilder(2)
+    tanh = smooth.finish(smooth.add(Elementwise(2, "tanh"), 0))
+    box = Domain(-np.ones(2), np.ones(2))
+    rows = (make_rows([({2: 1.0}, 0.0)]),)
+    assert "kernel" in str(Boxes().refuses(Problem(tanh, box, rows)))
+    round_ = replace(box, ball=Ball(np.zeros(2), 1.0, 2.0))
+    plain = wide_net(np.random.default_rng(0), 1.0)
+    assert "kernel" in str(Boxes().refuses(Problem(plain, round_, rows)))
+    assert "finite" in str(Boxes().refuses(Problem(plain, Domain(-np.ones(2), np.full(2, np.inf)), rows)))
+    assert Boxes().refuses(Problem(plain, box, rows)) is None
+
+
+def test_what_is_kept_of_a_network_changes_no_kernel() -> None:
+    """Many conditions and boxes on one network, each compiled with what earlier ones left and from nothing."""
+    rng = np.random.default_rng(3)
+    graph = wide_net(rng, 1.0)
+    kept = make_blocks(graph)
+    assert kept is not None
+    for k in range(2 * KEPT + 3):
+        # a few conditions come again, some of them at other distances or in other orders
+        rows = [({2: float(k % 40 + 1), 0: float(k % 3)}, float(k % 5)), ({2: -1.0}, 0.5)]
+        domain = Domain(-rng.uniform(0.1, 1, 2), rng.uniform(0.1, 1, 2))
+        problem = Problem(graph, domain, (make_rows(rows[:: 1 - 2 * (k % 2)]),))
+        fresh = make_blocks.__wrapped__(graph)
+        assert fresh is not None
+        for dense in (False, True):
+            ours, plain = (make_kernel(b, problem, dense) for b in (kept, fresh))
+            for name in type(plain).__dataclass_fields__:
+                assert np.array_equal(getattr(ours, name), getattr(plain, name)), name
+    assert len(kept.conditions) <= KEPT
