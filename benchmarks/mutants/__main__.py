@@ -15,12 +15,13 @@ import math
 import sys
 import time
 from collections import Counter, defaultdict
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import gettempdir
 
 from .areas import tests_of, trusted_files
-from .faults import FAULTS, stale
+from .faults import FAULTS, Fault, stale
 from .killers import Traced, killers, trace
 from .operators import Mutant, mutants
 from .scratch import Result, Scratch
@@ -101,7 +102,7 @@ def run(count: int, seed: int, seconds: float, rows: Path, only: str) -> None:
                 before[result.test] += 1
                 note(rows, mutant, result, len(tests))
 
-    scratch.serve(test_files(), work)
+    scratch.serve(test_files(trusted_files(ROOT)), work)
 
 
 def note(rows: Path, mutant: Mutant, result: Result, tests: int) -> None:
@@ -112,21 +113,24 @@ def note(rows: Path, mutant: Mutant, result: Result, tests: int) -> None:
     say(f"{took} {mutant.file}:{mutant.line} {before!r} -> {after!r} {result.test}")
 
 
-def test_files() -> list[str]:
-    """All tests of the trust base, and of where faults are seeded."""
-    return list(dict.fromkeys(t for f in sources() for t in tests_of(ROOT, f)))
-
-
-def sources() -> list[str]:
-    return list(dict.fromkeys([*trusted_files(ROOT), *(p.file for p in FAULTS)]))
+def test_files(sources: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(t for f in sources for t in tests_of(ROOT, f)))
 
 
 def trace_tests(scratch: Scratch, server: Server) -> list[Traced]:
-    """Every test that passes on the unchanged tree, and what it runs."""
-    started = time.monotonic()
-    traced = trace(scratch, server, sources(), ROOT / "build")
+    """Every test of the trust base that passes on the unchanged tree, and what it runs."""
+    started, sources = time.monotonic(), trusted_files(ROOT)
+    traced = trace(scratch, server, test_files(sources), sources, ROOT / "build")
     say(f"{len(traced)} of {len(server.items)} tests traced in {time.monotonic() - started:.0f} s")
     return traced
+
+
+def tests_for(fault: Fault, source: str, server: Server, traced: list[Traced]) -> list[str]:
+    """Those that run the statement; outside the trust base, where nothing is traced, all of its area."""
+    if fault.file in trusted_files(ROOT):
+        line = source[: source.index(fault.before)].count("\n") + 1
+        return killers(fault.file, source, line, traced, Counter())
+    return [t for f in tests_of(ROOT, fault.file) for t in server.items if t.startswith(f"{f}::")]
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -202,8 +206,7 @@ def seed_faults(seconds: float, only: str) -> int:
         traced = trace_tests(scratch, server)
         for fault in chosen:
             source = scratch.read(fault.file)
-            line = source[: source.index(fault.before)].count("\n") + 1
-            tests = killers(fault.file, source, line, traced, Counter())
+            tests = tests_for(fault, source, server, traced)
             text = source.replace(fault.before, fault.after)
             result = scratch.changed(server, fault.file, text, tests, seconds)
             if result.status != "killed":
@@ -211,7 +214,7 @@ def seed_faults(seconds: float, only: str) -> int:
             word = "caught" if result.status == "killed" else "MISSED"
             say(f"{word} {fault.file}: {fault.name} ({result.status}, {result.seconds:.0f} s) {result.test}")
 
-    scratch.serve(test_files(), work)
+    scratch.serve(test_files([*trusted_files(ROOT), *(p.file for p in chosen)]), work)
     lost = missed.read_text().splitlines()
     say(f"{len(chosen) - len(lost)} of {len(chosen)} caught")
     return len(lost)

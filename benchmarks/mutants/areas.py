@@ -71,6 +71,7 @@ TESTS = (
         "core/onnx_import/*.py",
         (f"{CORE}onnx_import/test_operators.py", f"{CORE}onnx_import/test_exactness.py"),
     ),
+    ("checker/*.py", ("tests/checker/test_*.py",)),
     ("plugins/milp/*.py", ("tests/plugins/milp/test_*.py",)),
     ("plugins/smt/*.py", ("tests/plugins/smt/test_*.py",)),
     ("vnnlib/*.py", ("tests/vnnlib/test_check*.py", "tests/vnnlib/test_*.py", f"{CORE}**/test_referee*.py")),

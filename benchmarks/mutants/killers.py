@@ -39,19 +39,21 @@ class Traced:
         return any(lines is None or line in lines for line in self.lines.get(file, ()))
 
 
-def trace(scratch: Scratch, server: Server, files: Collection[str], kept: Path) -> list[Traced]:
-    """Run the tests once on the unchanged tree, file by file; what an earlier run `kept` of a file serves as well."""
+def trace(
+    scratch: Scratch, server: Server, tests: Collection[str], files: Collection[str], kept: Path
+) -> list[Traced]:
+    """Run test files once on the unchanged tree and note lines of `files`; what was `kept` of one serves as well."""
     folder = kept / f"traced-{contents(scratch.folder, files)}"
     folder.mkdir(parents=True, exist_ok=True)
     found: list[Traced] = []
-    for tests in dict.fromkeys(test.split("::")[0] for test in server.items):
-        text = (scratch.folder / tests).read_bytes()
-        done = folder / f"{hashlib.sha256(tests.encode() + text).hexdigest()[:16]}.jsonl"
+    for name in tests:
+        text = (scratch.folder / name).read_bytes()
+        done = folder / f"{hashlib.sha256(name.encode() + text).hexdigest()[:16]}.jsonl"
         if not done.is_file():
             out = scratch.folder / "build" / "traced.jsonl"
             out.write_text("")
-            tracer = Tracer(scratch.package, files, (WORKERS,), out)
-            chosen = [test for test in server.items if test.split("::")[0] == tests]
+            tracer = Tracer(scratch.folder, files, (WORKERS,), out)
+            chosen = [test for test in server.items if test.split("::")[0] == name]
             server.try_tests(chosen, A_DAY, out.with_name("tracing.txt"), partial(server.add, tracer), False)
             done.write_text(out.read_text())
         found += read_traced(done)

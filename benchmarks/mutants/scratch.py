@@ -20,7 +20,7 @@ import pytest
 
 from .server import UNUSABLE, Server, wait
 from .swap import swap_functions, swap_kernel
-from .tracer import module_of
+from .tracer import PACKAGE, path_of
 
 KERNELS = ("plugins/crown/kernel/_boxes.c", "plugins/crown/kernel/_quadratics.c")
 IN_C = (".c", ".h")
@@ -61,7 +61,7 @@ class Scratch:
             if (root / name).is_file():
                 (folder / name).parent.mkdir(parents=True, exist_ok=True)
                 shutil.copyfile(root / name, folder / name)
-        self.package = package = folder / "build" / "path" / "verifolio"
+        self.package = package = folder / PACKAGE
         package.mkdir(parents=True)
         for part in [*(folder / "core").iterdir(), folder / "plugins", folder / "vnnlib"]:
             (package / part.name).symlink_to(part)
@@ -99,9 +99,9 @@ class Scratch:
         """In the fork: the copy is found first, by whatever processes the tests start as well."""
         os.setsid()
         os.chdir(self.folder)
-        path = str(self.package.parent)
-        os.environ["PYTHONPATH"] = path
-        sys.path[:] = [path, *(p for p in sys.path if Path(p).resolve() != self.root.resolve())]
+        first = [str(self.package.parent), str(self.folder / "checker")]
+        os.environ["PYTHONPATH"] = os.pathsep.join(first)
+        sys.path[:] = [*first, *(p for p in sys.path if Path(p).resolve() != self.root.resolve())]
         for name in [n for n, module in sys.modules.items() if self._is_ours(n, module)]:
             del sys.modules[name]  # of whoever forked
         code = 1
@@ -113,7 +113,7 @@ class Scratch:
 
     def _is_ours(self, name: str, module: ModuleType) -> bool:
         file = getattr(module, "__file__", None) or ""
-        return name.split(".")[0] == "verifolio" or file.startswith(f"{self.folder}/")
+        return name.split(".")[0] in ("verifolio", "verifolio_check") or file.startswith(f"{self.folder}/")
 
     def changed(self, server: Server, name: str, text: str, tests: Sequence[str], seconds: float) -> Result:
         """The tests on the tree with one file's text replaced; the file is put back.
@@ -154,7 +154,7 @@ class Scratch:
 
     def _in_place(self, name: str, before: str, after: str) -> None:
         if not name.endswith(IN_C):
-            swap_functions(self.package / module_of(name), before, after)
+            swap_functions(path_of(self.folder, name), before, after)
             return
         for kernel in KERNELS:
             source = Path(kernel)

@@ -22,8 +22,8 @@ class Tracer:
     Lines are noted in `files` only; of a file in `folders` it is noted that something in it was called.
     """
 
-    def __init__(self, package: Path, files: Collection[str], folders: tuple[str, ...], out: Path) -> None:
-        self.package, self.files, self.folders, self.out = f"{package}/", set(files), folders, out
+    def __init__(self, tree: Path, files: Collection[str], folders: tuple[str, ...], out: Path) -> None:
+        self.tree, self.files, self.folders, self.out = tree, set(files), folders, out
         self.names: dict[str, str] = {}
         self.ran: dict[str, set[int]] = {}
         self.failed: set[str] = set()
@@ -41,7 +41,7 @@ class Tracer:
 
     def name_of(self, path: str) -> str:
         """The file in the tree, "" where nothing is noted."""
-        name = source_of(path.removeprefix(self.package)) if path.startswith(self.package) else ""
+        name = source_of(self.tree, path)
         return name if name in self.files or name.startswith(self.folders) else ""
 
     def line_of(self, ran: set[int]) -> Local:
@@ -81,11 +81,20 @@ def used() -> float:
     return times.user + times.system + times.children_user + times.children_system
 
 
-def source_of(module: str) -> str:
-    """The file in the tree of a file in the package."""
+PACKAGE = "build/path/verifolio/"  # links to core, plugins and vnnlib
+
+
+def source_of(tree: Path, path: str) -> str:
+    """The file in the tree that was imported from a path; "" for others."""
+    if not path.startswith(f"{tree}/"):
+        return ""
+    name = path.removeprefix(f"{tree}/")
+    if not name.startswith(PACKAGE):
+        return name
+    module = name.removeprefix(PACKAGE)
     return module if module.startswith(("plugins/", "vnnlib/")) else f"core/{module}"
 
 
-def module_of(source: str) -> str:
-    """The file in the package of a file in the tree."""
-    return source.removeprefix("core/")
+def path_of(tree: Path, source: str) -> Path:
+    """The path that a file in the tree is imported from."""
+    return tree / (source if source.startswith("checker/") else PACKAGE + source.removeprefix("core/"))

@@ -241,7 +241,9 @@ def test_tests_are_traced_once_and_run_in_the_order_asked_for(tmp_path: Path) ->
 
     def work(server: Any) -> object:
         scratch = copies[-1]
-        traced = {t.test: sorted(t.lines[name]) for t in trace(scratch, server, [name], kept)}
+        traced = {
+            t.test: sorted(t.lines[name]) for t in trace(scratch, server, ["test_both.py"], [name], kept)
+        }
         orders = (tests, tests[::-1])
         return traced, [scratch.changed(server, name, broken, order, 60.0).test for order in orders]
 
