@@ -96,6 +96,8 @@ CHANGES: dict[str, Change] = {
     "alter a slope": at_random(r"(?<=a)[0-9A-Za-z]+", lambda rng, m: "".join(rng.permutation(list(m.group())))),
     "lose a slope": at_random(r"(?<=a)[0-9A-Za-z]", lambda _, __: ""),
     "drop the data of a leaf": at_random(r"\[[^\]]*\]", lambda _, __: ""),
+    "weights in a leaf or a claim": at_random(r"(?<=[^\[])\]", lambda rng, _: f";m{rng.integers(9)}]"),
+    "weights of two rows": at_random(r"(?<=[^\[])\]", lambda rng, _: f";m{rng.integers(9)},{rng.choice(HUGE)}]"),
     "other bits": at_random(r"(?<=bits )\d+", number),
     "another claim": at_random(r"[<>]\d+", lambda rng, m: str(rng.choice(["<", ">"])) + str(rng.integers(99))),
     "another disjunct": at_random(r"(?<=tree )[\d ]+", lambda rng, _: str(rng.integers(4))),

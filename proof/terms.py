@@ -18,9 +18,9 @@ import numpy as np
 
 from verifolio_check.bounds import INPUT_BITS
 from verifolio_check.curves import RELU
+from verifolio_check.files import load
 from verifolio_check.integers import Floats, Unreadable
 from verifolio_check.linear import Linear
-from verifolio_check.main import load
 from verifolio_check.network import Network, Node
 from verifolio_check.vnnlib import Region, Row
 

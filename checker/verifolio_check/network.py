@@ -52,12 +52,15 @@ def enclose(values: list[tuple[Fraction, ...]], shape: tuple[int, ...]) -> tuple
 
 
 class Network:
-    """The nodes, which grow while a file is read; `output` is one of them, `curves` are the functions, in order."""
+    """The nodes, which grow while a file is read; `output` is one of them, `curves` are the functions, in order.
+
+    `sizes` are those of the outputs of the files that it was read from.
+    """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.nodes: list[Node] = []
         self.curves: list[int] = []
-        self.count = 0
+        self.count, self.sizes = 0, list[int]()
         self.input = self.new(Node(prod(shape)), shape)
         self.output = 0
 

@@ -20,8 +20,22 @@ Attributes = dict[str, Any]
 Rule = Callable[[Network, Attributes, list[Any]], Any]
 
 
-def read(data: bytes) -> Network:
-    """The network of a file with one input and one output."""
+def read(*files: bytes) -> Network:
+    """The network of a file with one input and one output; of several files: all of them on the same input."""
+    parts, net = [], None
+    for data in files:
+        net, ref = read_file(data, net)
+        parts.append(moved(ref, np.ravel))
+    if net is None:
+        raise Unreadable("network: no file")
+    net.sizes = [part.places.size for part in parts]
+    result = ref if len(parts) == 1 else concat(net, {"axis": 0}, parts)
+    net.output = (result if net.whole(result) else net.total([(result, 1)])).node
+    return net
+
+
+def read_file(data: bytes, net: Network | None) -> tuple[Network, Ref]:
+    """A network, joined to one that is there already, and its output."""
     try:
         graph = onnx.load_model_from_string(data).graph
         values: dict[str, Any] = {t.name: constant(numpy_helper.to_array(t)) for t in graph.initializer}
@@ -30,8 +44,11 @@ def read(data: bytes) -> Network:
     inputs = [i for i in graph.input if i.name not in values]
     if len(inputs) != 1 or len(graph.output) != 1:
         raise Unreadable("network: expected one input and one output")
-    net = Network(tuple(d.dim_value or 1 for d in inputs[0].type.tensor_type.shape.dim))
-    values[inputs[0].name] = net.input
+    shape = tuple(d.dim_value or 1 for d in inputs[0].type.tensor_type.shape.dim)
+    net = net or Network(shape)
+    if prod(shape) != net.nodes[0].size:
+        raise Unreadable("network: expected that all networks read the same input")
+    values[inputs[0].name] = moved(net.input, lambda x: x.reshape(shape))
     for step in graph.node:
         rule = RULES.get(step.op_type)
         if rule is None or step.domain not in ("", "ai.onnx"):
@@ -46,9 +63,7 @@ def read(data: bytes) -> Network:
             raise Unreadable(f"network: {step.op_type}: {type(error).__name__} {error}") from error
         outputs = result if isinstance(result, list) else [result]
         values.update({name: v for name, v in zip(step.output, outputs, strict=False) if name})
-    result = ref_of(values.get(graph.output[0].name))
-    net.output = (result if net.whole(result) else net.total([(result, 1)])).node
-    return net
+    return net, ref_of(values.get(graph.output[0].name))
 
 
 def constant(array: Any) -> Any:

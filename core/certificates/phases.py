@@ -8,14 +8,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from verifolio.certificates.programs import Multipliers, Programs
 from verifolio.certificates.trees import CannotWrite, GrowingTree
-from verifolio_check.bounds import ROW_BITS, Index, Model
-from verifolio_check.tree import LEVELS
+from verifolio_check.bounds import ROW_BITS, Domains, Index, Model
+from verifolio_check.tree import LEVELS, Data
 from verifolio_check.vnnlib import Row
 
 SYMBOLS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 ALPHABET = np.frombuffer(SYMBOLS.encode(), np.uint8)
 WEIGHT = 1 << 12  # what the weights of several rows add up to
+MOST_MOVES = (
+    2.0**27
+)  # what the multipliers of splits may add up to: the checker has 62 bits for their products
 Phases = NDArray[np.int8]
 
 
@@ -77,6 +81,39 @@ class Leaves:
                 c = self.places[self.number[int(tree.place[n])], int(tree.neuron[n])]
                 moves.append(str(round(max(float(beta[row, c]), 0.0) * factor * 2**ROW_BITS)))
             tree.data[leaf] = (ALPHABET[chosen].tobytes().decode(), ",".join(moves), weights)
+
+
+class Mending:
+    """Multipliers of single leaves of one disjunct by linear programs."""
+
+    def __init__(self, model: Model, rows: tuple[Row, ...]) -> None:
+        self.model, self.rows, self.programs = model, rows, Programs.of(model)
+
+    def __call__(
+        self, leaf: Domains, tree: GrowingTree, open_neurons: list[tuple[int, Index]]
+    ) -> tuple[Data | None, tuple[int, int] | None]:
+        """A leaf's data, or None and the neuron to split."""
+        steps = [(n, right) for n, right in tree.steps(int(leaf.node[0])) if tree.place[n] > 0]
+        splits = []
+        for n, right in steps:
+            z = int(tree.place[n])
+            splits.append((z, int(tree.neuron[n]), float(tree.cut[n]) * 2.0 ** -self.model.scale[z], right))
+        found = None if self.programs is None else self.programs.solve(leaf, self.rows, splits)
+        if found is None or found.multipliers is None:
+            return None, None if found is None else found.loosest
+        return self._data(found.multipliers, open_neurons), None
+
+    def _data(self, found: Multipliers, open_neurons: list[tuple[int, Index]]) -> Data:
+        chosen = []
+        for z, at in open_neurons:
+            default = (self.model.high[z][at] > -self.model.low[z][at]).astype(np.float64)
+            slope = found.slopes[z][at]
+            chosen.append(np.rint(LEVELS * np.where(np.isnan(slope), default, slope)).astype(np.int64))
+        factor, weights = row_weights(found.weights, self.rows)
+        moves = found.moves * factor * 2.0**ROW_BITS
+        moves *= min(1.0, MOST_MOVES / max(float(moves.sum()), 1.0))
+        text = ALPHABET[np.concatenate([np.zeros(0, np.int64), *chosen])].tobytes().decode()
+        return text, ",".join(str(round(float(m))) for m in moves), weights
 
 
 def row_weights(weights: NDArray[np.float64], rows: tuple[Row, ...]) -> tuple[float, str]:

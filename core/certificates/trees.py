@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from verifolio_check.bounds import Domains, Ends, Index, Model, Sweep
 from verifolio_check.integers import Ints
-from verifolio_check.tree import LEAF, NO_CUT, NO_DATA, Goal, Tree, Walk
+from verifolio_check.tree import LEAF, NO_CUT, NO_DATA, Data, Goal, Tree, Walk
 
-FEW_INPUTS = 16  # with so few, what a leaf lacks is won by halving inputs
+FEW_INPUTS = 16  # with so few, or where the search did so, what a leaf lacks is won by halving inputs
 # levels of halved boxes from one that bounds its neurons anew to the next; a leaf does so where it must. Bounding all
 # neurons costs a hundred times a leaf's own rows
 APART = 3
 SMALL = 10_000  # values of a network whose neurons are bounded anew where a leaf is split
+# a part of a box is worth a leaf of its own if it is more than a fifth of the width; bounds on the rest move a little
+WORTHWHILE, SPARE = 0.8, 0.01
 COLUMNS = ("place", "neuron", "cut", "star", "parent", "left", "right")
 
 
@@ -94,18 +97,31 @@ class Watched(Sweep):
         super().through_curve(n)
 
 
+Place = tuple[int, int]  # a node of the network, and a neuron
+Mend = Callable[[Domains, GrowingTree, list[tuple[int, Index]]], tuple[Data | None, Place | None]]
+
+
 class Refining(Walk):
-    """Splits leaves that the checker's bounds leave open."""
+    """Finds better multipliers for leaves that the checker's bounds leave open (`mend`), or splits them."""
 
     tree: GrowingTree
     refined = 0
 
     def __init__(
-        self, model: Model, tree: GrowingTree, goal: Goal, unit: int, deadline: float, most: int
+        self,
+        model: Model,
+        tree: GrowingTree,
+        goal: Goal,
+        unit: int,
+        deadline: float,
+        most: int,
+        mend: Mend | None = None,
+        boxes: bool = False,
     ) -> None:
         super().__init__(model, tree, [goal], unit, len(model.network.nodes) - 1)
-        self.deadline, self.allowed = deadline, most
-        self.few = self.first.low[0].shape[1] <= FEW_INPUTS
+        self.deadline, self.allowed, self.mend = deadline, most, mend
+        self.seen: dict[int, Place | None] = {}  # leaves that were mended, and where to split them
+        self.few = boxes or self.first.low[0].shape[1] <= FEW_INPUTS
         self.again = self.first.pick(np.zeros(0, np.intp))
 
     def step(self, work: Domains) -> Domains:
@@ -121,6 +137,7 @@ class Refining(Walk):
             bare = self.tree.star[work.node] == 0
             self.tree.star[work.node] = 1
             self.again, work = work.pick(bare), work.pick(~bare)
+        work = self._mended(self._shaved(work) if self.few and len(self.goals[0]) == 1 else work)
         self.refined += len(work.node)
         if self.refined > self.allowed:
             raise CannotWrite("the checker's bounds would need far more subproblems than the search")
@@ -131,6 +148,57 @@ class Refining(Walk):
         else:
             for k in range(len(work.node)):
                 self._fix(work.pick(np.array([k])))
+
+    def _shaved(self, work: Domains) -> Domains:
+        """The leaves of which no row cuts off a part: where a row's bound is too large, there is nothing to find.
+
+        The parts that are cut off are leaves of their own, which the row closes; what is left is bounded anew.
+        """
+        every = np.arange(len(work.node))
+        low, high = (e[0].astype(np.float64) for e in (work.low, work.high))
+        for start, limit, _ in self.goals[0][0] if len(every) else ():
+            sweep = self.sweep(work, every)
+            total = sweep.run(
+                {n: (v.repeat(len(every), 0), w.repeat(len(every))) for n, (v, w) in start.items()}
+            )
+            if 0 not in sweep.rows:
+                continue
+            value, exponent = sweep.rows[0]
+            unit = np.exp2((exponent + self.model.scale[0] - self.unit).astype(np.float64))[:, None]
+            with np.errstate(divide="ignore", invalid="ignore"):
+                reach = np.maximum(limit - total, 0)[:, None] * unit / np.abs(value)
+            reach = reach + SPARE * (high - low)
+            high = np.where(value > 0, np.minimum(high, np.ceil(low + reach)), high)
+            low = np.where(value < 0, np.maximum(low, np.floor(high - reach)), low)
+        kept = (high - low) / np.maximum(work.high[0] - work.low[0], 1)
+        for k in every[(kept < WORTHWHILE).any(1)]:
+            self._cut_off(int(work.node[k]), work.low[0][k], work.high[0][k], low[k], high[k])
+        return work.pick(~(kept < WORTHWHILE).any(1))
+
+    def _cut_off(self, node: int, low: Ints, high: Ints, new_low: Any, new_high: Any) -> None:
+        for i in np.flatnonzero((new_high - new_low) < WORTHWHILE * (high - low)).tolist():
+            for cut, left in ((int(new_low[i]), False), (int(new_high[i]), True)):
+                if low[i] < cut < high[i]:
+                    one = np.array([node])
+                    self.tree.split(one, np.zeros(1, np.int64), np.array([i]), np.array([cut]), False)
+                    self._inherit(node, [])
+                    node = int((self.tree.left if left else self.tree.right)[node])
+                    self.refined += 1
+        self.tree.star[node] = 1
+
+    def _mended(self, work: Domains) -> Domains:
+        """The leaves for which no better multipliers are found; the others are looked at again."""
+        left = []
+        for k, node in enumerate(work.node.tolist()):
+            if self.mend is not None and node not in self.seen:
+                leaf = work.pick(np.array([k]))
+                data, self.seen[node] = self.mend(leaf, self.tree, self.open)
+                if data is not None:
+                    self.tree.data[node] = data
+                    self.again = self.again.join(leaf)
+                    continue
+            left.append(k)
+        return work.pick(np.array(left, np.intp))
 
     def _halve(self, work: Domains) -> None:
         """Cut the input that matters most to the rows."""
@@ -157,8 +225,8 @@ class Refining(Walk):
         sweep.slopes, sweep.moves = stated.slopes, stated.moves
         rows = self.goals[0][0]
         sweep.run(rows[0][0])
-        best, where = 0.0, (LEAF, 0)
-        for z, a in sweep.met.items():
+        best, where = 0.0, self.seen.get(node) or (LEAF, 0)
+        for z, a in sweep.met.items() if where[0] == LEAF else ():
             low, high = (e[z][0].astype(np.float64) for e in (work.low, work.high))
             gap = np.where(a[0] < 0, -low * high / np.maximum(high - low, 1), np.minimum(-low, high) / 2)
             free = (low < 0) & (high > 0) & (z in self.model.kinked)

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import gzip
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from verifolio.certificates.phases import ALPHABET, Leaves, row_weights, tree_of_phases
+from verifolio.certificates.phases import ALPHABET, Leaves, Mending, row_weights, tree_of_phases
 from verifolio.certificates.trees import CannotWrite, GrowingTree, Refining
 from verifolio_check.bounds import GUARD, Model
 from verifolio_check.certificate import FIRST, claim, keep
+from verifolio_check.files import load
 from verifolio_check.integers import Invalid, Unreadable
-from verifolio_check.main import load
 from verifolio_check.tree import LEVELS, Goal, Walk, parse
 from verifolio_check.vnnlib import Region, Row
 
@@ -34,21 +34,21 @@ MOST_REFINED = 20_000  # subproblems beyond the search's own; more means that it
 MOST_BOXES = 1 << 22  # a limit on memory; searches that are worth writing leave far fewer
 
 
-def obstacle(network: Path, prop: Path) -> str | None:
+def obstacle(networks: Path | Sequence[Path], prop: Path) -> str | None:
     """Why no certificate about these files can be written, or None; needs no search."""
     try:
-        load(network, prop)
+        load(networks, prop)
     except (Unreadable, Invalid, OSError, EOFError, ValueError) as error:
         return str(error)
     return None
 
 
-def write(network: Path, prop: Path, folder: Path, target: Path, seconds: float) -> str:
-    """Write a certificate; says what came of it."""
+def write(networks: Path | Sequence[Path], prop: Path, folder: Path, target: Path, seconds: float) -> str:
+    """Write a certificate of what a search of so many seconds left in a folder; says what came of it."""
     cap = SMALLEST_CAP + CAP_PER_SECOND * seconds
     deadline = time.process_time() + max(PATIENCE, LONGEST * seconds)
     try:
-        lines = certificate(network, prop, folder, deadline)
+        lines = certificate(networks, prop, folder, deadline)
         with gzip.GzipFile(target, "wb", mtime=0) as file:
             for line in lines:
                 file.write(line.encode() + b"\n")
@@ -65,9 +65,9 @@ def check_size(target: Path, cap: float) -> None:
         raise CannotWrite(f"it outgrew {cap / 1e6:.0f} MB")
 
 
-def certificate(network: Path, prop: Path, folder: Path, deadline: float) -> Iterator[str]:
+def certificate(networks: Path | Sequence[Path], prop: Path, folder: Path, deadline: float) -> Iterator[str]:
     """The lines of the file."""
-    net, regions, hashes = load(network, prop)
+    net, regions, hashes = load(networks, prop)
     traces = [dict(np.load(path, allow_pickle=False)) for path in sorted(folder.glob("*.npz"))]
     bits = WIDE_BITS if max(node.size for node in net.nodes) > WIDE else BITS
     yield from (FIRST, f"network {hashes[0]}", f"property {hashes[1]}", f"bits {bits}")
@@ -99,13 +99,14 @@ def region_lines(model: Model, region: Region, trace: dict[str, Any], deadline: 
     unit = model.scale[model.network.output] + GUARD
     if "dimension" in trace:
         tree = GrowingTree.of_boxes(trace, model.scale[0])
-        Refining(model, tree, goals, unit, deadline, MOST_BOXES).run()
+        mend = Mending(model, region.disjuncts[0]) if len(region.disjuncts) == 1 else None
+        Refining(model, tree, goals, unit, deadline, MOST_BOXES, mend, boxes=True).run()
         yield "tree " + " ".join(str(d) for d in range(len(region.disjuncts)))
         yield from tree_lines(tree.text(model))
         return
     for d, rows in enumerate(region.disjuncts):
         tree = phase_tree(model, rows, trace)
-        Refining(model, tree, [goals[d]], unit, deadline, MOST_REFINED).run()
+        Refining(model, tree, [goals[d]], unit, deadline, MOST_REFINED, Mending(model, rows)).run()
         yield f"tree {d}"
         yield from tree_lines(tree.text(model))
 

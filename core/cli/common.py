@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from verifolio.cli.bundles import Choice, Running
@@ -19,8 +18,8 @@ if TYPE_CHECKING:
     from verifolio.portfolio.chooser import Chooser
     from verifolio.portfolio.tree import Portfolio
     from verifolio.solve.oracle import Oracle
+    from verifolio.storage.store import Store
 
-CERTIFICATE = "certificate"  # the option of verifiers that write what proves their answer
 LANES = 64  # members of a query that may run at a time; workers only start when there is work for them
 
 
@@ -40,11 +39,11 @@ class Listener:
 
 @contextmanager
 def open_oracle(
-    running: Running, lanes: int = 1, alarm: bool = True, verbose: bool = False
+    running: Running, lanes: int = 1, alarm: bool = True, verbose: bool = False, warm: bool = True
 ) -> Iterator[Oracle]:
     """The oracle that the bundle describes, for `lanes` queries at a time.
 
-    Its workers start while the caller imports and parses.
+    Its workers start while the caller imports and parses, unless they are not to be `warm`.
     """
     from verifolio.plugin.manager import current_plugins
 
@@ -57,13 +56,13 @@ def open_oracle(
             plugins = plugins.plus(stack.enter_context(Recorder(running.store, invocation)))
         place = stack.enter_context(plugins.make_executor(running.place, LANES * lanes, running.device))
         share = place.share(lanes, running.cores)
-        place.warm()
+        if warm:
+            place.warm()
         from verifolio.portfolio.tree import Portfolio
         from verifolio.solve.oracle import Oracle
-        from verifolio.storage.store import Store
 
         chosen = select_portfolio(running)
-        kept = stack.enter_context(Store(running.store)) if running.store else None
+        kept = _open_store(running.store, stack) if running.store else None
         oracle = Oracle(
             chosen,
             place,
@@ -81,38 +80,29 @@ def open_oracle(
         yield stack.enter_context(oracle)
 
 
-def exit_code(verdicts: Sequence[Verdict], expect: str | None) -> int:
-    """Of answers without an alarm, where `expect` says which verdict is wanted of all of them."""
-    if any(v.decided and v.value != expect for v in verdicts):
+def _open_store(path: str, stack: ExitStack) -> Store:
+    from verifolio.storage.store import Store
+
+    return stack.enter_context(Store(path))
+
+
+def exit_code(verdicts: Sequence[Verdict], expect: str | None, hollow: bool = False) -> int:
+    """Of answers without an alarm, where `expect` says which verdict is wanted of all of them.
+
+    `hollow` says that the input set of one is empty: that proves nothing about a network, so it is not what was
+    expected.
+    """
+    if hollow or any(v.decided and v.value != expect for v in verdicts):
         return UNEXPECTED
     return DONE if all(v.decided for v in verdicts) else UNDECIDED
 
 
-def with_places(pairs: dict[str, object]) -> dict[str, object]:
-    """Options with the file of a certificate where the user means it: a worker has a folder of its own."""
-    from verifolio.errors import InputError
-
-    if not pairs.get(CERTIFICATE):
-        return pairs
-    path = Path(str(pairs[CERTIFICATE])).absolute()
-    if not path.parent.is_dir():
-        raise InputError(
-            f"--option {CERTIFICATE}", "a file in a folder that exists", str(path), "make the folder"
-        )
-    return pairs | {CERTIFICATE: str(path)}
-
-
-def certificate_notes(options: Sequence[str], answer: Answer) -> list[str]:
-    """Why the file of a certificate that was asked for was not written; nothing where it was."""
-    from verifolio.plugin.options import split_pairs
-
-    path = with_places(split_pairs(tuple(options))).get(CERTIFICATE, "")
-    said = str(answer.stats.get(CERTIFICATE, "") or "")
-    if not path or said == path:
-        return []
+def certificate_notes(answer: Answer) -> list[str]:
+    """Why a certificate that was asked for was not written; nothing where it was."""
+    said = str(answer.stats.get("certificate", ""))
     if answer.verdict.value != "unsat":
-        said = f"only a proof has one, and the answer is {answer.verdict.value}"
-    return [f"no certificate was written: {said or 'this proof needed no search that keeps one'}"]
+        said = f"not written: only a proof has one, and the answer is {answer.verdict.value}"
+    return [f"certificate: {said}"] if said.startswith("not written") else []
 
 
 def select_portfolio(choice: Choice) -> Portfolio | Chooser | None:
@@ -128,5 +118,5 @@ def select_portfolio(choice: Choice) -> Portfolio | Chooser | None:
         remedy = "name one, or use a portfolio file; options of a property are --property-option"
         raise InputError("--option", "a --verifier it belongs to", "none", remedy)
     if choice.verifier:
-        return single_verifier(choice.verifier, with_places(split_pairs(choice.option)))
+        return single_verifier(choice.verifier, split_pairs(choice.option))
     return find_portfolio(choice.portfolio) if choice.portfolio else None

@@ -13,6 +13,7 @@ from verifolio.cli.bundles import (
     ASKED,
     WRITTEN,
     Bundle,
+    Certificate,
     Choice,
     Expect,
     Json,
@@ -59,7 +60,7 @@ class Selected(Cap):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written(Json, Output):
+class Written(Certificate, Json, Output):
     """What is written."""
 
     panel: ClassVar[str] = WRITTEN
@@ -78,15 +79,18 @@ def bench(
     expect: Expect,
     written: Written,
 ) -> None:
-    """Decide many instances; killed at any moment and started again, it continues.
+    """Decide many instances.
 
-    --output is VNN-COMP's table of results, kept up to date. --timeout is for instances that name no limit of their
-    own. Without --store, answers are kept beside --output. Every instance tried is 0, an answer that contradicts the
-    table's expected one is 4; with --expect, every instance must have that verdict.
+    Killed at any moment and started again, it continues. --output is VNN-COMP's table of results, kept up to
+    date. --timeout is for instances that name no limit of their own. Without --store, answers are kept beside
+    --output. Every instance tried is 0, an answer that contradicts the table's expected one is 4; with
+    --expect, every instance must have that verdict and an input to be about.
 
     Example:
         verifolio bench examples/networks/instances.csv --only digits_dense_digits_dense_45_0.2 --timeout-cap 20
     """
+    from verifolio.cli.output import complain
+
     from .instances import cap, read_instances, select
     from .results import read_lines, read_tool, tools_in
     from .runner import Places
@@ -104,6 +108,11 @@ def bench(
     own = replace(running, store=kept, timeout=0.0)  # every instance has its own limit
     with open_oracle(own, running.jobs, alarm=False) as oracle:
         pairs = run_all(instances, oracle, Path(kept), places, before, selected.again, written.json)
+        if written.certificate:
+            from .certificates import certify_all
+
+            for line in certify_all(pairs, Path(written.certificate), oracle, running.jobs):
+                complain(line)
     contest = make_contest(pairs, tools, run_name(running), everyone)
     finish(pairs, contest, places, written, expect.expect)
 
@@ -186,7 +195,12 @@ def finish(pairs: Pairs, contest: Contest, places: Places, written: Written, exp
         complain(f"soundness alarm: {', '.join(alarms)}")
     if wrong or alarms:
         raise typer.Exit(ALARM)
-    raise typer.Exit(exit_code([r.verdict for _, r in pairs], expect) if expect else DONE)
+    hollow = [i.label for i, r in pairs if "empty" in r.flags]
+    if hollow:
+        complain(
+            f"nothing was proved about the network, because no input is asked about: {', '.join(hollow)}"
+        )
+    raise typer.Exit(exit_code([r.verdict for _, r in pairs], expect, bool(hollow)) if expect else DONE)
 
 
 def show(pairs: Pairs, contest: Contest) -> None:

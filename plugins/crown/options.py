@@ -21,7 +21,6 @@ class CrownOptions:
     )
     steps: int = described(10, "Gradient steps on every neuron's own slopes at the root.")
     memory: int = described(1 << 30, "Bytes for a pass, and for a certificate.")
-    certificate: str = described("", "A file for what proves the end of a search on neurons.")
     trace: str = described(
         "", "A folder for the trees of searches that proved something, of which certificates are made."
     )

@@ -87,7 +87,7 @@ class RunningMany(bundles.RunningMany):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written(bundles.KeepQueries, bundles.Csv, bundles.Json):
+class Written(bundles.Certificate, bundles.KeepQueries, bundles.Csv, bundles.Json):
     """What is written."""
 
     panel: ClassVar[str] = WRITTEN
@@ -97,7 +97,8 @@ class Written(bundles.KeepQueries, bundles.Csv, bundles.Json):
 def make_commands() -> typer.Typer:
     """The group `distribution`."""
     text = (
-        "Critical radii of many inputs: `distribution NETWORK... --data SPEC`, then `verifolio report STORE`."
+        "Bracket the critical radii of many inputs. `distribution NETWORK... --data SPEC --store STORE`, then "
+        "`verifolio report STORE`."
     )
     group = make_group(text, cls=DefaultGroup)
     add_command(group, RUN, distribution)
@@ -107,10 +108,11 @@ def make_commands() -> typer.Typer:
 def distribution(
     networks: NetworkFiles, inputs: ManyInputs, search: Search, running: RunningMany, written: Written
 ) -> None:
-    """Bracket the critical radius of many inputs: proved below, refuted by a replayed point above.
+    """Bracket the critical radii of many inputs.
 
-    Killed at any moment and started again with the same --store, it continues. The word `run` may be left out.
-    --timeout is for single queries; without one, only --budget limits an input.
+    The property is proved below the bracket, and refuted above it by a point that was replayed. Killed at any
+    moment and started again with the same --store, it continues. The word `run` may be left out. --timeout is
+    for single queries; without one, only --budget limits an input.
 
     Example:
         verifolio distribution examples/networks/digits_dense.onnx --data digits --indices 1:2 \\
@@ -131,7 +133,7 @@ def distribution(
         open_ledger(running.store) as ledger,
     ):
         setting = identified(setting, oracle)
-        check_first(setting, items, oracle)
+        check_first(setting, items, oracle, bool(written.certificate))
         rows = run_all(setting, items, oracle, ledger, running.jobs, written)
     finish(rows, setting, written)
 
@@ -140,6 +142,9 @@ def run_all(
     setting: Setting, items: Any, oracle: Oracle, ledger: DistributionLedger, jobs: int, written: Written
 ) -> list[Row]:
     """Run, and keep the tables up to date as inputs finish."""
+    from verifolio.cli.output import complain
+
+    from .certificates import certify_all
     from .progress import Reporter
     from .run import Distribution
     from .table import write_csv, write_verona
@@ -151,6 +156,7 @@ def run_all(
             write_verona(Path(written.verona), rows)
 
     keep = written.keep_queries
+    told: list[str] = []
     with Reporter(written.json) as report:
         task = Distribution(setting, items, oracle, ledger, jobs, Path(keep) if keep else None)
 
@@ -161,13 +167,18 @@ def run_all(
 
         task.listen = listen
         rows = task.run()
+        if written.certificate:
+            told = certify_all(task, Path(written.certificate), oracle)
+    for line in told:
+        complain(line)
     save(rows)
     return rows
 
 
-def check_first(setting: Setting, items: Any, oracle: Oracle) -> None:
+def check_first(setting: Setting, items: Any, oracle: Oracle, certificates: bool = False) -> None:
     """Bad input shows before hours of work: the first input of every network and data set, all their values."""
     from verifolio.data import check_range
+    from verifolio.solve.certifying import Certifying
 
     from .families import make_family
 
@@ -179,6 +190,8 @@ def check_first(setting: Setting, items: Any, oracle: Oracle) -> None:
             networks = [n.computed_by(oracle.compute) for n in item.networks]
             family = make_family(setting, networks, item.data, item.index, "")
             setting.estimator.check(family, oracle.batch_portfolio)
+            if certificates:
+                Certifying(oracle).require(family.query(setting.tolerance))
 
 
 def make_setting(inputs: Inputs, search: Search, timeout: float) -> Setting:

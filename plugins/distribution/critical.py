@@ -37,16 +37,17 @@ class OneInput(Inputs):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written(bundles.KeepQueries, bundles.Picture, bundles.Json):
+class Written(bundles.Certificate, bundles.KeepQueries, bundles.Picture, bundles.Json):
     """What is written."""
 
 
 def critical(
     networks: NetworkFiles, inputs: OneInput, search: Search, running: Running, written: Written
 ) -> None:
-    """Bracket the critical radius of one input, and give its closest counterexample.
+    """Bracket the critical radius of one input.
 
-    --timeout is for single queries; without one, only --budget limits the search.
+    Its closest counterexample is given, too. --timeout is for single queries; without one, only --budget
+    limits the search.
 
     Example:
         verifolio critical examples/networks/digits_dense.onnx --data digits --index 1 --tolerance 0.01
@@ -79,7 +80,9 @@ def one_input(
 ) -> None:
     """Search, print, draw."""
     from verifolio.cli.output import say, say_json
+    from verifolio.solve.certifying import Certifying
 
+    from .certificates import certify_radius
     from .families import make_family
     from .radius_search import SearchStatus
     from .run import Distribution, Item
@@ -87,6 +90,8 @@ def one_input(
     name = f"{networks[0].path.name}_{data.split or data.name}_{index}"
     family = make_family(setting, networks, data, index, name)
     setting.estimator.check(family, oracle.batch_portfolio)
+    if written.certificate:
+        Certifying(oracle).require(family.query(setting.tolerance))
     label, predicted = family.label, family.predicted
     if predicted != label:
         facts: dict[str, Any] = {"status": "misclassified", "label": label, "predicted": predicted}
@@ -96,10 +101,14 @@ def one_input(
     keep = written.keep_queries
     task = Distribution(setting, (), oracle, ledger, keep=Path(keep) if keep else None)
     found = task.search(family)
-    task.finish(
-        Item(0, tuple(networks), networks[0].path.name, data, data.split or data.name, index), family, found
-    )
+    item = Item(0, tuple(networks), networks[0].path.name, data, data.split or data.name, index)
+    task.finish(item, family, found)
     facts = describe(family, found)
+    if written.certificate:
+        seconds = setting.budget
+        facts["certificate"] = certify_radius(
+            item, family, found.lower, Path(written.certificate), oracle, seconds
+        )
     if written.json:
         say_json(facts)
     else:

@@ -90,7 +90,8 @@ class DeterministicAttack:
 class AttackResult:
     """The value of the game lies in [value_lower, value_upper]; `attacks` reach the former.
 
-    `weights` over networks certify the latter: choosing networks so, no attack does better on average.
+    `weights` over networks certify the latter: choosing networks so, no attack does better on average. That rests on
+    `proofs` that at a point (its number) the networks of a set (a mask) cannot all be fooled by one input.
     """
 
     method: Method
@@ -102,6 +103,7 @@ class AttackResult:
     reason: str = ""
     seconds: float = 0.0
     stats: dict[str, Any] = field(default_factory=dict)
+    proofs: tuple[tuple[int, int], ...] = ()
 
 
 def realised_value(attacks: Sequence[DeterministicAttack], networks: int) -> Fraction:
@@ -161,6 +163,7 @@ class EnsembleAttack(Estimator):
             result.reason,
             seconds,
             stats,
+            tuple((j, mask) for j, lattice in enumerate(survey.lattices) for mask in sorted(lattice.safe)),
         )
 
     @classmethod

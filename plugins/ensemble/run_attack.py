@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from verifolio.cli.codes import DONE, UNDECIDED
@@ -13,17 +14,18 @@ from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network
 
 from .attack import AttackOptions, AttackRequest, AttackResult, EnsembleAttack, GameVerdict, Method
+from .certificates import certify_value, require
 from .joint import JointOptions
 from .lattice import members
 from .picture_file import picture_path
 from .spot import make_references
 
 if TYPE_CHECKING:
-    from .commands import AttackInputs, AttackSearch, Running, Written
+    from .commands import AttackInputs, AttackSearch, AttackWritten, Running
 
 
 def run_attack(
-    paths: Sequence[str], inputs: AttackInputs, search: AttackSearch, running: Running, written: Written
+    paths: Sequence[str], inputs: AttackInputs, search: AttackSearch, running: Running, written: AttackWritten
 ) -> int:
     """Run, print, draw; gives the exit code."""
     target = picture_path(written.picture)
@@ -45,7 +47,13 @@ def run_attack(
     )
     request = AttackRequest(networks, tuple(references), alpha)
     with running.oracle(inputs.order) as oracle:
+        folder = Path(written.certificate) if written.certificate else None
+        if folder is not None:
+            require(request, options.method, oracle)
         result = EnsembleAttack(options).run(request, oracle, _tell)
+        if folder is not None:
+            for line in certify_value(request, result, folder, oracle):
+                complain(line)
     if written.json:
         say_json(describe(inputs, request, result, indices))
     else:

@@ -20,6 +20,7 @@ from .margin_search import Finding, MarginSearch, SearchStats
 from .options import MilpOptions
 from .solver import Settings
 from .tighten import Tightener
+from .trace import Trace
 
 # Of the first tree: branches per disjunct, share of the time for all. It ends most problems that are easy at all;
 # what it leaves open is worth tighter rows or smaller boxes. Choices.
@@ -35,6 +36,7 @@ def decide(problem: Problem, context: Context, options: MilpOptions) -> Outcome:
     if problem.domain.empty or not problem.disjuncts:
         return Outcome.proved(reason="no input or no condition to satisfy")
     decider = Decider(context, options)
+    decider.trace = Trace(problem) if options.trace else None
     try:
         bounder = chosen_bounder(problem, context, "milp", options.bounder)
         finding = decider.whole(problem, known_bounds(problem, context, bounder))
@@ -44,6 +46,8 @@ def decide(problem: Problem, context: Context, options: MilpOptions) -> Outcome:
     if finding.point is not None:
         return Outcome.found(finding.point, stats=stats)
     if finding.bound > 0:
+        if decider.trace is not None:
+            decider.trace.save(options.trace)
         return Outcome.proved(bound=finding.bound if np.isfinite(finding.bound) else None, stats=stats)
     return Outcome(undecided(context), reason=finding.reason or "not decided", stats=stats)
 
@@ -54,6 +58,7 @@ class Decider:
     def __init__(self, context: Context, options: MilpOptions) -> None:
         self.context, self.options = context, options
         self.counts = SearchStats()
+        self.trace: Trace | None = None  # of a proof that is to become a certificate
         self.encoding: Encoding | None = None
         self.domain: Domain | None = None
 
@@ -76,7 +81,7 @@ class Decider:
         if finding.bound > 0 or finding.point is not None or finding.final or self.context.budget.expired():
             return finding
         boxes = BoxSearch.of(problem, self, probe)
-        if boxes is not None:
+        if boxes is not None and self.trace is None:
             return boxes.run()
         encoding = encode_tightly(problem, self.context, bounds, self.options)
         return self._targets(problem, bounds, encoding, ROUNDS, self.context)
@@ -112,7 +117,7 @@ class Decider:
         if self.encoding is None or problem.domain is self.domain:
             self.encoding, self.domain = encoding, problem.domain
         live, floor = possible(problem, encoding, bounds)
-        search = MarginSearch(problem, encoding, context, self.options, self.counts)
+        search = MarginSearch(problem, encoding, context, self.options, self.counts, self.trace)
         live, surveyed = search.survey(live)
         if surveyed.point is not None:
             return surveyed
@@ -149,7 +154,7 @@ def encode_tightly(
 
 def targets(live: Sequence[Rows], options: MilpOptions) -> list[list[Rows]]:
     """One target per disjunct, or all of them in one model."""
-    if options.disjuncts == "joint" and len(live) > 1:
+    if options.disjuncts == "joint" and len(live) > 1 and not options.trace:
         return [list(live)]
     return [[rows] for rows in live]
 

@@ -20,6 +20,7 @@ from .choose import willing_solver
 from .highs import Lp
 from .options import MilpOptions
 from .solver import Settings, SolveStatus, Watch
+from .trace import Trace
 from .tree import close, prove
 
 # seconds between two looks at the clock inside a solver's callback, which is called far more often
@@ -65,9 +66,10 @@ class MarginSearch:
         context: Context,
         options: MilpOptions,
         counts: SearchStats,
+        trace: Trace | None = None,
     ) -> None:
         self.problem, self.encoding, self.context, self.options = problem, encoding, context, options
-        self.counts = counts
+        self.counts, self.trace = counts, trace
         self._box = box(problem.domain)
         self._accepted: Array | None = None
         self._polled = 0.0
@@ -145,6 +147,8 @@ class MarginSearch:
             return Finding(-np.inf, self._accepted)
         if proof.bound > 0:
             self.counts.proofs.append("branch and bound, certified")
+            if self.trace is not None and len(groups) == 1:
+                self.trace.add(groups[0], self.encoding, target.binaries, proof.closed)
             return Finding(proof.bound)
         reason = f"{HINGES} ({proof.reason})" if proof.doubtful else proof.reason
         return Finding(proof.bound, reason=reason, final=proof.doubtful)

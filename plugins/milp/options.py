@@ -36,4 +36,5 @@ class MilpOptions:
     )
     tolerance: float = described(1e-7, "The feasibility tolerance of solvers.")
     tight: float = described(1e-9, "The same for tightening and for closest counterexamples.")
+    trace: str = described("", "A folder for the trees of proofs, of which certificates are made.")
     threads: int = described(0, "Threads of a solver; 0 takes the budget's cores.")

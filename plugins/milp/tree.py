@@ -25,7 +25,8 @@ MOST_DOUBTS = 8  # leaves that stay open: one prevents a proof, a few more may s
 class Proof:
     """`bound` > 0: proved. `point`: a counterexample that replays. Else `reason` says what was missing.
 
-    `doubtful`: leaves without binaries were left that are neither closed nor replay; more time is of no use.
+    `closed` are the bounds of the binaries of every closed branch. `doubtful`: leaves without binaries were left that
+    are neither closed nor replay; more time is of no use.
     """
 
     bound: float
@@ -33,6 +34,7 @@ class Proof:
     point: Array | None = None
     reason: str = ""
     doubtful: bool = False
+    closed: tuple[tuple[Array, Array], ...] = ()
 
 
 def prove(
@@ -68,6 +70,7 @@ class _Tree:
         self.brancher = Brancher(target)
         self.stack = [(model.lower.copy(), model.upper.copy())]
         self.bound, self.nodes, self.doubts = np.inf, 0, 0
+        self.closed: list[tuple[Array, Array]] = []
 
     def run(self, limit: float) -> Proof:
         while self.stack:
@@ -83,7 +86,7 @@ class _Tree:
         if self.doubts:
             reason = "a leaf stays within rounding of the boundary"
             return Proof(-np.inf, self.nodes, reason=reason, doubtful=True)
-        return Proof(float(self.bound), self.nodes)
+        return Proof(float(self.bound), self.nodes, closed=tuple(self.closed))
 
     def _visit(self, lower: Array, upper: Array) -> Array | None:
         """Close the branch, or push its children; a point that replays ends the search."""
@@ -91,6 +94,7 @@ class _Tree:
         result, safe = self._solve(lower, upper)
         if safe > 0:
             self.bound = min(self.bound, safe)
+            self.closed.append((lower[self.target.binaries], upper[self.target.binaries]))
             return None
         if result.point is not None and self.accept(result.point):
             return result.point

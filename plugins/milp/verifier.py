@@ -19,6 +19,7 @@ class Milp(Verifier):
     can_prove = True
     can_falsify = True
     can_minimise = True
+    leaves_trace = True
     Options = MilpOptions
     options: MilpOptions
 

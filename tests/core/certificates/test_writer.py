@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import re
 from itertools import pairwise
 from pathlib import Path
 
@@ -18,6 +19,8 @@ from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.options import CrownOptions
 from verifolio.plugins.crown.search.neurons import refinement, stages
 from verifolio.plugins.crown.verifier import Crown
+from verifolio.plugins.milp.options import MilpOptions
+from verifolio.plugins.milp.verifier import Milp
 from verifolio.run.budget import Budget
 from verifolio_check.main import run
 
@@ -123,3 +126,23 @@ def test_splits_behind_intermediate_bounds_are_claims(
     claims = lines.index(next(line for line in lines if line.startswith("claims 2")))
     trees = lines.index(next(line for line in lines if line.startswith("tree")))
     assert any(line.startswith("r") for line in lines[claims:trees])
+
+
+@pytest.mark.parametrize("conjunction", [False, True])
+def test_milp_leaves_certificates(tmp_path: Path, conjunction: bool) -> None:
+    """Its tree of phases; the multipliers of its leaves are found again by programs of the writer."""
+    network = make_network(tmp_path / "n.onnx", 1, (18, 20, 16, 2))
+    prop = make_property(tmp_path / "p.vnnlib", network, 18, 1.1, conjunction)
+    (tmp_path / "traces").mkdir()
+    milp = Milp(MilpOptions(trace=str(tmp_path / "traces"), tighten=0.0))
+    nodes = 0
+    for problem in Query.from_files([network], prop).problems:
+        outcome = milp.run(problem, Context(Budget(60.0)))
+        assert outcome.verdict is Verdict.UNSAT
+        nodes += int(outcome.stats["nodes"])
+    assert nodes > 2
+    target = tmp_path / "c.gz"
+    assert write(network, prop, tmp_path / "traces", target, 60.0) == str(target)
+    assert run(network, prop, target) == (0, "valid")
+    with gzip.open(target, "rt") as file:
+        assert re.search(r"r\d+\.\d+/", file.read())

@@ -12,7 +12,7 @@ import pytest
 
 from verifolio.cli.common import certificate_notes, exit_code
 from verifolio.cli.main import run
-from verifolio.cli.plugins import state
+from verifolio.cli.plugins import state_text
 from verifolio.model.answer import Answer, Verdict
 from verifolio.testing.samples import reaches, write_sum
 from verifolio.vnnlib import write
@@ -50,22 +50,19 @@ def test_codes_of_many_answers() -> None:
 def test_a_certificate_that_was_not_written_is_told(
     asked: dict[str, list[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    path = tmp_path / "proof.npz"
-    assert run([*asked["sat"], "--option", f"certificate={path}", "--json"]) == 0
+    assert run([*asked["sat"], "--certificate", str(tmp_path / "proof.gz"), "--json"]) == 0
     told = capsys.readouterr()
-    assert "no certificate was written" in told.err
+    assert "certificate: not written" in told.err
     assert "the answer is sat" in json.loads(told.out)["notes"][0]
-    assert run([*asked["unsat"], "--option", f"certificate={tmp_path / 'no' / 'proof.npz'}"]) == 2
+    assert run([*asked["unsat"], "--certificate", str(tmp_path / "no" / "proof.gz")]) == 2
+    assert "a folder that exists" in capsys.readouterr().err
 
 
 def test_notes_say_why() -> None:
-    wanted = ["certificate=proof.npz"]
-    here = str(Path("proof.npz").absolute())
-    assert certificate_notes(wanted, Answer(Verdict.UNSAT, stats={"certificate": here})) == []
-    assert (
-        "too large" in certificate_notes(wanted, Answer(Verdict.UNSAT, stats={"certificate": "too large"}))[0]
-    )
-    assert certificate_notes([], Answer(Verdict.UNSAT)) == []
+    written = Answer(Verdict.UNSAT, stats={"certificate": "proof.gz"})
+    assert certificate_notes(written) == []
+    large = Answer(Verdict.UNSAT, stats={"certificate": "not written: it outgrew 5 MB"})
+    assert "5 MB" in certificate_notes(large)[0]
 
 
 def test_a_closed_pipe(asked: dict[str, list[str]]) -> None:
@@ -80,9 +77,9 @@ def test_a_closed_pipe(asked: dict[str, list[str]]) -> None:
 
 
 def test_states_of_plugins() -> None:
-    assert state({"unavailable": None}) == "ready"
-    assert state({"unavailable": "x is not installed"}).startswith("not installed: ")
-    assert state({"unavailable": "npz is a kind of file; give a path"}).startswith("not applicable: ")
+    assert state_text({"unavailable": None}) == "ready"
+    assert state_text({"unavailable": "x is not installed"}).startswith("not installed: ")
+    assert state_text({"unavailable": "npz is a kind of file; give a path"}).startswith("not applicable: ")
 
 
 def test_unsat_counts_only_with_a_certificate_that_checks(

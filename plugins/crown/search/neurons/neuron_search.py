@@ -39,14 +39,14 @@ class NeuronSearch:
     ) -> None:
         self.root, self.points = root, points
         self.context, self.options = context, options
-        self.bounding = make_bounds(root, net, context.budget, bool(options.certificate or options.trace))
+        self.bounding = make_bounds(root, net, context.budget, bool(options.trace))
         self.leaves = LeafSolver(self.bounding.exact)
         self.frontier: Frontier[Subproblems] = Frontier()
         self.workers = WorkerThreads(context.budget.cores, self._take, self._round)
         self.single = threading.Lock()  # what one thread does at a time: replaying, attacking, solving leaves
         self.point: Array | None = None
         self.domains, self.stuck = 0, 0
-        self.record = ProofRecord(options.memory if options.certificate or options.trace else 0)
+        self.record = ProofRecord(options.memory if options.trace else 0)
 
     def run(self) -> Outcome:
         items, self.point = self._bound(self.bounding.first(), ROOT_ITERATIONS)
@@ -104,7 +104,7 @@ class NeuronSearch:
         """The subproblems that stay open, with their new bounds and branching candidates; perhaps a witness."""
         done = self.bounding.bound(items, iterations)
         left = open_goals(done.result.margin)
-        if self.options.certificate or self.options.trace:
+        if self.options.trace:
             closed = (done.margin > 0).nonzero()[:, 0]
             with self.single:
                 self.record.add(items.pick(closed), done.found.best.pick(closed))

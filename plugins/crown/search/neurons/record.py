@@ -13,17 +13,6 @@ from verifolio.plugins.crown.search.neurons.subproblems import Subproblems
 FIELDS = ("disjunct", "phase", "alpha", "beta", "mix")
 
 
-@dataclass(frozen=True)
-class RefinementRounds:
-    """The rounds of splits on the intermediate neurons behind a root, and whether each came to its end."""
-
-    rounds: tuple[int, ...] = ()
-    complete: bool = True
-
-    def after(self, rounds: int, complete: bool) -> RefinementRounds:
-        return RefinementRounds((*self.rounds, rounds), self.complete and complete)
-
-
 @dataclass
 class ProofRecord:
     """Closed subproblems as they come; one that outgrows its room (bytes) is dropped, and says so."""

@@ -21,7 +21,7 @@ from verifolio.plugins.crown.propagate.relax.base import Interval
 from verifolio.plugins.crown.search.candidates import CandidatePoints
 from verifolio.plugins.crown.search.neurons.lp_tree import LpTree
 from verifolio.plugins.crown.search.neurons.neuron_search import ROOT_ITERATIONS, NeuronSearch
-from verifolio.plugins.crown.search.neurons.record import ProofRecord, RefinementRounds
+from verifolio.plugins.crown.search.neurons.record import ProofRecord
 from verifolio.plugins.crown.search.neurons.refinement import (
     ClaimLeaves,
     Refinement,
@@ -61,7 +61,7 @@ class StagedSearch:
 
     A search that is not over soon stops for better intermediate bounds, and begins again from there: what they cost
     is paid once, what loose ones cost is paid in every subproblem. After `run`, a certificate is made of `root`,
-    `record` and `rounds`.
+    `record` and `claims`.
     """
 
     def __init__(self, problem: Problem, context: Context, options: CrownOptions) -> None:
@@ -73,15 +73,13 @@ class StagedSearch:
         self.root = self._share_root()
         self.points = CandidatePoints(problem, context)
         self.record: ProofRecord | None = None  # for a certificate; bounds alone have none
-        self.rounds = RefinementRounds()
 
     def _bound_root(self, space: Space) -> RootBounds:
-        # a certificate must hold without what others found
-        known = None if self.options.certificate else self.context.evidence.bounds_for(self.problem)
+        known = self.context.evidence.bounds_for(self.problem)
         return bound_root(self.problem, space, self.effort, self.context.budget, known)
 
     def _certifiable(self, space: Space) -> RootBounds:
-        """Bounds that a certificate can state, of the network as it is: pairs of neurons stay pairs."""
+        """Bounds that a certificate can state, without what others found; pairs of neurons stay pairs."""
         budget = self.context.budget
         found = bound_root(self.problem, space, replace(self.effort, steps=0), budget, merge=False)
         if self.problem.graph.piecewise_linear and not found.done():
@@ -156,7 +154,6 @@ class StagedSearch:
                 came = self._deepen(stage.rounds, part)
             else:
                 came = refine_bounds(self.root_bounds, stage.rounds, self.effort, part)
-            self.rounds = self.rounds.after(stage.rounds, came.in_time)
             stages = stages if came.gained and came.in_time else []
             self.root = self._share_root()
 
