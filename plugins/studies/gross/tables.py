@@ -158,6 +158,9 @@ def weaker(tables: Tables) -> list[Statement]:
     moved = [t for t in whole if t[2] > 0]
     sample = f"{len(moved)} games with a value above 0, of {len(whole)}"
     below = sum(t[0] < t[2] for t in moved)
+    if not moved:
+        text = "Attacks on single networks stay below the best mix"
+        return [Statement(text, Judgement.UNDECIDED, sample, "No attack moves our networks in these games.")]
     return [
         judged(
             "Attacks on single networks never beat the best mix",
