@@ -13,14 +13,13 @@ import argparse
 import csv
 import ctypes
 import math
-import os
-import resource
 import subprocess
 import sys
 import time
 from pathlib import Path
 
 from verifolio.plugins.bench.instances import Instance, read_instances, select
+from verifolio.testing.clock import children_seconds, reap_children
 
 SHORT = Path(__file__).resolve().parent / "short.csv"
 FIELDS = ("id", "version", "verdict", "processor_seconds", "seconds")
@@ -34,29 +33,15 @@ def measure(python: str, instance: Instance, cap: float, cores: int) -> tuple[st
     command = [python, "-P", "-c", "from verifolio.cli.main import main; main()", "verify"]
     command += [*(str(path) for _, path in instance.networks), str(instance.specification)]
     command += ["--timeout", str(min(cap, instance.timeout)), "--cores", str(cores)]
-    before, began = _children(), time.monotonic()
+    before, began = children_seconds(), time.monotonic()
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=cap + GRACE)
         verdict = (done.stdout.split() or ["error"])[0]
     except subprocess.TimeoutExpired:
         verdict = "hung"
     seconds = time.monotonic() - began
-    _reap()
-    return verdict, _children() - before, seconds
-
-
-def _children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def _reap() -> None:
-    """Wait for what a run has left behind: only then do its seconds count."""
-    while True:
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
+    reap_children()
+    return verdict, children_seconds() - before, seconds
 
 
 def load(path: Path) -> dict[tuple[str, str], dict[str, str]]:

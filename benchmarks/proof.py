@@ -15,12 +15,14 @@ import csv
 import gzip
 import importlib.util
 import random
-import resource
 import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
+
+from verifolio.testing.clock import children_seconds
+from verifolio.testing.damage import damaged
 
 HERE = Path(__file__).resolve().parent
 FIELDS = (
@@ -103,11 +105,14 @@ def examine(root: Path, row: dict[str, str], given: argparse.Namespace) -> dict[
             "--certificate",
             str(file),
         ]
-        began = spent()
+        began = children_seconds()
         said = subprocess.run(
             [*command, "--timeout", str(given.timeout)], capture_output=True, text=True, check=False
         )
-        found["verdict"], found["find"] = (said.stdout.split() or ["error"])[0], round(spent() - began, 2)
+        found["verdict"], found["find"] = (
+            (said.stdout.split() or ["error"])[0],
+            round(children_seconds() - began, 2),
+        )
         if not file.is_file():
             return found
         text = gzip.decompress(file.read_bytes())
@@ -117,39 +122,27 @@ def examine(root: Path, row: dict[str, str], given: argparse.Namespace) -> dict[
         found["differ"] = int(found["proved"] != "out of time" and found["python"] != found["proved"])
         rng = random.Random(row["id"])
         for _ in range(given.changes):
-            other.write_bytes(gzip.compress(changed(text, rng)))
+            other.write_bytes(gzip.compress(damaged(text, rng)))
             ours, theirs = python_says(net, prop, other)[0], proved_says(net, prop, other)[0]
             found["changed"] += 1
             found["differ"] += (ours == "valid") != (theirs == "valid")
     return found
 
 
-def changed(text: bytes, rng: random.Random) -> bytes:
-    """One character after the first lines: another one, none, or one more."""
-    at = rng.randrange(text.index(b"region"), len(text) - 1)
-    new = rng.choice([b"", bytes([rng.choice(b"0123456789.*/@pr[]abm-,<>\n ")])])
-    return text[:at] + new + text[at + rng.randint(0, 1) :]
-
-
-def spent() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
 def python_says(net: Path, prop: Path, file: Path) -> tuple[str, float]:
-    began = spent()
+    began = children_seconds()
     command = [sys.executable, "-m", "verifolio_check.main", str(net), str(prop), str(file)]
     code = subprocess.run(command, capture_output=True, check=False).returncode
-    return WORDS.get(code, f"exit code {code}"), round(spent() - began, 2)
+    return WORDS.get(code, f"exit code {code}"), round(children_seconds() - began, 2)
 
 
 def proved_says(net: Path, prop: Path, file: Path) -> tuple[str, float]:
-    began = spent()
+    began = children_seconds()
     try:
         code, _ = check_module().run(net, prop, file, check_module().PROGRAM, LIMIT)
     except subprocess.TimeoutExpired:
-        return "out of time", round(spent() - began, 2)
-    return WORDS.get(code, f"exit code {code}"), round(spent() - began, 2)
+        return "out of time", round(children_seconds() - began, 2)
+    return WORDS.get(code, f"exit code {code}"), round(children_seconds() - began, 2)
 
 
 def check_module() -> Any:

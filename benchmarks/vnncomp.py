@@ -28,7 +28,6 @@ import json
 import math
 import os
 import random
-import resource
 import subprocess
 import sys
 import time
@@ -45,6 +44,7 @@ from verifolio.model.answer import Verdict
 from verifolio.plugins.bench.instances import Instance
 from verifolio.plugins.bench.results import InstanceResult, tools_in
 from verifolio.plugins.bench.scoring import DECIDED, Contest, Line, lines, make_contest
+from verifolio.testing.clock import children_seconds, reap_children
 
 ROWS = Path(__file__).resolve().parent / "rows" / "vnncomp2025.csv"
 WITNESSES = Path("out/vnncomp")
@@ -145,7 +145,7 @@ def measure(instance: Instance, options: argparse.Namespace, commit: str) -> Row
     limit, witness = options.limit, witness_file(options.witnesses.resolve(), instance)
     witness.parent.mkdir(parents=True, exist_ok=True)
     command += ["--timeout", str(limit), "--cores", str(options.cores), "--counterexample", str(witness)]
-    load, before, began = os.getloadavg()[0], _children(), time.monotonic()
+    load, before, began = os.getloadavg()[0], children_seconds(), time.monotonic()
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, check=False, timeout=limit + HUNG, cwd="/"
@@ -154,7 +154,7 @@ def measure(instance: Instance, options: argparse.Namespace, commit: str) -> Row
     except subprocess.TimeoutExpired:
         answer = {"verdict": "hung"}
     seconds = time.monotonic() - began
-    _reap()
+    reap_children()
     return Row(
         instance.category,
         instance.onnx,
@@ -162,7 +162,7 @@ def measure(instance: Instance, options: argparse.Namespace, commit: str) -> Row
         commit,
         answer["verdict"],
         round(seconds, 3),
-        round(_children() - before, 3),
+        round(children_seconds() - before, 3),
         limit,
         options.cores,
         round(load, 1),
@@ -178,19 +178,6 @@ def _answer(done: subprocess.CompletedProcess[str]) -> dict[str, Any]:
     except ValueError:
         return {"verdict": "error", "reason": done.stderr.strip() or f"exit code {done.returncode}"}
     return answer
-
-
-def _children() -> float:
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
-
-
-def _reap() -> None:
-    while True:
-        try:
-            os.waitpid(-1, 0)
-        except ChildProcessError:
-            return
 
 
 def replayed(instance: Instance, x: Sequence[float]) -> str:

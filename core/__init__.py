@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     __version__: str
 
-    from verifolio.api.ask import AskOptions, attack, compare, robustness, verify
+    from verifolio.api.ask import AskOptions, ManyOptions, attack, compare, robustness, verify
     from verifolio.api.models import ExportedModel, export
     from verifolio.api.radii import RadiusOptions, critical, distribution
     from verifolio.errors import (
@@ -68,7 +68,7 @@ if TYPE_CHECKING:
 
 # Where each public name lives; modules are imported on first use, so that `import verifolio` is cheap.
 _HOMES = {
-    "api.ask": ("AskOptions", "attack", "compare", "robustness", "verify"),
+    "api.ask": ("AskOptions", "ManyOptions", "attack", "compare", "robustness", "verify"),
     "api.models": ("ExportedModel", "export"),
     "api.radii": ("RadiusOptions", "critical", "distribution"),
     "plugin.exporter": ("Export", "Exporter"),
@@ -186,6 +186,7 @@ __all__ = [
     "Joint",
     "Limits",
     "Link",
+    "ManyOptions",
     "Margins",
     "Material",
     "Member",

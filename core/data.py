@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.errors import InputError
+from verifolio.errors import InputError, near
 from verifolio.plugin.data_source import Dataset, DataSource
 from verifolio.plugin.manager import Plugins, current_plugins
 
@@ -45,7 +45,7 @@ def load_data(spec: str, plugins: Plugins | None = None) -> Dataset:
         f"data {spec!r}",
         f"one of {names}, or a file ending in {endings}",
         "neither",
-        "write NAME, NAME:SPLIT, PATH or PATH:SPLIT",
+        "write NAME, NAME:SPLIT, PATH or PATH:SPLIT" + near(name, [s.name for s in registry]),
     )
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 
 class VerifolioError(Exception):
     """Base of all errors raised on purpose; the command line prints it without a traceback."""
@@ -16,6 +18,14 @@ class InputError(VerifolioError):
 
     def __reduce__(self) -> tuple[type[InputError], tuple[str, str, str, str]]:
         return type(self), (self.where, self.expected, self.got, self.remedy)
+
+
+def near(name: str, known: Iterable[str]) -> str:
+    """The name that may be meant, as the end of a message; nothing where none is like it."""
+    from difflib import get_close_matches
+
+    found = get_close_matches(name, list(known), 1)
+    return f"; did you mean {found[0]}?" if found else ""
 
 
 class UnsupportedNetwork(InputError):

@@ -19,7 +19,9 @@ MARK = "robust"
 INDEX = "robust_index"  # the argument by which a marked test is told its input
 HELP = (
     "robust(model, data=..., epsilon=..., indices='0:10', norm='linf', range='0,1', property='classification', "
-    "reference='label', timeout=60.0, undecided='fail'): one test per input of the data; it fails with the "
+    "reference='label', timeout=60.0, undecided='fail', scale=1.0, mean=None, std=None, channels='rgb', layout=''): "
+    "one test per input of the data; the model is an ONNX file, a model such as a torch module, or a function that "
+    "makes one; it fails with the "
     "counterexample where the network has one within epsilon, and where nothing is decided in time."
 )
 CHECKERS: pytest.StashKey[dict[tuple[object, ...], Checker]] = pytest.StashKey()
@@ -99,7 +101,7 @@ class Robust:
 
     def __call__(
         self,
-        model: str | Path,
+        model: str | Path | Any,
         x: Sequence[float] | Any,
         label: int,
         *,
@@ -114,9 +116,7 @@ class Robust:
         __tracebackhide__ = True
         from verifolio.testing.robust import one_input
 
-        request = one_input(
-            str(model), x, label, names, epsilon=epsilon, norm=norm, range=range, timeout=timeout
-        )
+        request = one_input(model, x, label, names, epsilon=epsilon, norm=norm, range=range, timeout=timeout)
         found = checker_for(self._config, timeout).around(request, 0)
         conclude(found.status, found.text, undecided)
 

@@ -87,7 +87,7 @@ def test_wheel_equals_tree(tmp_path: Path) -> None:
     copy_tracked(tmp_path / "tree")
     with zipfile.ZipFile(build_wheel(tmp_path / "tree", tmp_path)) as wheel:
         names = {n for n in wheel.namelist() if ".dist-info/" not in n and not n.endswith((".so", ".pyd"))}
-    assert names == shipped((".py", ".pyi", ".yaml", ".js", ".css", "py.typed"))
+    assert names == shipped((".py", ".pyi", ".yaml", ".js", ".css", ".csv", "py.typed"))
 
 
 def test_a_strangers_package_installs_and_passes_its_tests(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ ESTIMATING = (
     "training",
     "bench",
     "report",
+    "studies",
 )  # plugins that ask the oracle
 JUDGING = {"judge_counterexample", "replay", "confirm", "run_networks", "refuting_candidates"}
 ONE_MEANING = (

@@ -23,12 +23,14 @@ from .areas import tests_of, trusted_files
 from .faults import FAULTS, stale
 from .killers import Traced, killers, trace
 from .operators import Mutant, mutants
-from .scratch import Scratch
+from .scratch import Result, Scratch
+from .server import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
 ROWS, JUDGED = HERE / "rows.csv", HERE / "judged.csv"
 LEFT = ("survived", "timeout")  # no test failed within the limit: both must be judged
+HARMLESS = ("equivalent", "looser", "covered")  # judgements of what no claim depends on
 LEAST = 2  # mutants of every file, however small
 
 
@@ -76,45 +78,54 @@ def parses(file: str, text: str) -> bool:
 
 
 def run(count: int, seed: int, seconds: float, rows: Path, only: str) -> None:
-    """The sample's mutants that have no row yet, or ran out of a shorter time; every row is written at once."""
+    """The sample's mutants that have no row yet, or ran out of a shorter time and are not judged.
+
+    Every row is written at once.
+    """
     known = {row.key for row in read_rows(rows) if row.status != "timeout" or row.seconds >= seconds}
-    todo = [m for m in sample(ROOT, count, seed) if m.key not in known and only in m.file]
-    say(f"{len(todo)} mutants to run, {len(known)} known")
+    known |= judgements(JUDGED).keys() & {row.key for row in read_rows(rows)}
+    chosen = sample(ROOT, count, seed)
+    todo = [m for m in chosen if m.key not in known and only in m.file]
+    say(f"{len(todo)} mutants to run, {len(chosen) - len(todo)} known or left out")
     scratch = Scratch(ROOT, Path(gettempdir()) / f"mutants-{time.time_ns()}")
-    traced = trace_tests(scratch)
-    before = Counter(row.test.removeprefix("FAILED ") for row in read_rows(rows))
-    for mutant in todo:
-        source = scratch.read(mutant.file)
-        tests = killers(mutant.file, source, mutant.line, traced, before)
-        text = mutant.text(source)
-        if not parses(mutant.file, text):
-            continue
-        result = scratch.changed(mutant.file, text, tests, seconds)
-        row = Row(
-            mutant.key,
-            mutant.file,
-            mutant.line,
-            mutant.operator,
-            " ".join(mutant.before.split())[:80],
-            " ".join(mutant.after.split())[:80],
-            result.status,
-            result.test,
-            round(result.seconds, 1),
-        )
-        append_row(rows, row)
-        before[row.test.removeprefix("FAILED ")] += 1
-        say(
-            f"{row.status} {row.seconds:.0f} s {row.file}:{row.line} {row.before!r} -> {row.after!r} {row.test}"
-        )
+
+    def work(server: Server) -> None:
+        traced = trace_tests(scratch, server)
+        before = Counter(row.test for row in read_rows(rows))
+        for mutant in todo:
+            source = scratch.read(mutant.file)
+            text = mutant.text(source)
+            if parses(mutant.file, text):
+                tests = killers(mutant.file, source, mutant.line, traced, before)
+                result = scratch.changed(server, mutant.file, text, tests, seconds)
+                before[result.test] += 1
+                note(rows, mutant, result, len(tests))
+
+    scratch.serve(test_files(), work)
 
 
-def trace_tests(scratch: Scratch) -> list[Traced]:
-    """Every test of the trust base that passes on the unchanged tree, and what it calls."""
+def note(rows: Path, mutant: Mutant, result: Result, tests: int) -> None:
+    before, after = (" ".join(text.split())[:80] for text in (mutant.before, mutant.after))
+    place = mutant.file, mutant.line, mutant.operator, before, after
+    append_row(rows, Row(mutant.key, *place, result.status, result.test, round(result.seconds, 1)))
+    took = f"{result.status} {result.seconds:.0f} s of {tests} tests"
+    say(f"{took} {mutant.file}:{mutant.line} {before!r} -> {after!r} {result.test}")
+
+
+def test_files() -> list[str]:
+    """All tests of the trust base, and of where faults are seeded."""
+    return list(dict.fromkeys(t for f in sources() for t in tests_of(ROOT, f)))
+
+
+def sources() -> list[str]:
+    return list(dict.fromkeys([*trusted_files(ROOT), *(p.file for p in FAULTS)]))
+
+
+def trace_tests(scratch: Scratch, server: Server) -> list[Traced]:
+    """Every test that passes on the unchanged tree, and what it runs."""
     started = time.monotonic()
-    sources = [*trusted_files(ROOT), *(p.file for p in FAULTS)]
-    files = dict.fromkeys(t for f in sources for t in tests_of(ROOT, f))
-    traced = trace(scratch, files, ROOT / "build")
-    say(f"{len(traced)} tests of {len(files)} files traced in {time.monotonic() - started:.0f} s")
+    traced = trace(scratch, server, sources(), ROOT / "build")
+    say(f"{len(traced)} of {len(server.items)} tests traced in {time.monotonic() - started:.0f} s")
     return traced
 
 
@@ -149,7 +160,7 @@ def wilson(hits: int, total: int, z: float = 1.96) -> tuple[float, float]:
 
 
 def judgements(path: Path) -> dict[str, str]:
-    """What survivors were found to be: equivalent, looser, or hole (a test was added)."""
+    """What survivors were found to be: equivalent, looser, covered (another charge is enough), or hole."""
     if not path.is_file():
         return {}
     with path.open(newline="") as stream:
@@ -161,7 +172,7 @@ def report(rows_path: Path, judged_path: Path) -> None:
     rows, judged = read_rows(rows_path), judgements(judged_path)
     by_file: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
-        equivalent = row.status in LEFT and judged.get(row.key) in ("equivalent", "looser")
+        equivalent = row.status in LEFT and judged.get(row.key) in HARMLESS
         by_file[row.file]["harmless" if equivalent else row.status] += 1
     total = sum(by_file.values(), Counter())
     for file, counts in sorted(by_file.items()):
@@ -183,20 +194,27 @@ def seed_faults(seconds: float, only: str) -> int:
     if lost:
         sys.exit("\n".join(lost))
     scratch = Scratch(ROOT, Path(gettempdir()) / f"faults-{time.time_ns()}")
-    traced = trace_tests(scratch)
-    missed = 0
+    missed = scratch.folder / "build" / "missed.txt"
+    missed.write_text("")
     chosen = [p for p in FAULTS if only in f"{p.file} {p.name}"]
-    for fault in chosen:
-        source = scratch.read(fault.file)
-        line = source[: source.index(fault.before)].count("\n") + 1
-        tests = killers(fault.file, source, line, traced, Counter())
-        result = scratch.changed(fault.file, source.replace(fault.before, fault.after), tests, seconds)
-        caught = result.status == "killed"
-        missed += not caught
-        word = "caught" if caught else "MISSED"
-        say(f"{word} {fault.file}: {fault.name} ({result.status}, {result.seconds:.0f} s) {result.test}")
-    say(f"{len(chosen) - missed} of {len(chosen)} caught")
-    return missed
+
+    def work(server: Server) -> None:
+        traced = trace_tests(scratch, server)
+        for fault in chosen:
+            source = scratch.read(fault.file)
+            line = source[: source.index(fault.before)].count("\n") + 1
+            tests = killers(fault.file, source, line, traced, Counter())
+            text = source.replace(fault.before, fault.after)
+            result = scratch.changed(server, fault.file, text, tests, seconds)
+            if result.status != "killed":
+                missed.write_text(missed.read_text() + f"{fault.name}\n")
+            word = "caught" if result.status == "killed" else "MISSED"
+            say(f"{word} {fault.file}: {fault.name} ({result.status}, {result.seconds:.0f} s) {result.test}")
+
+    scratch.serve(test_files(), work)
+    lost = missed.read_text().splitlines()
+    say(f"{len(chosen) - len(lost)} of {len(chosen)} caught")
+    return len(lost)
 
 
 def say(text: str) -> None:

@@ -3,47 +3,54 @@
 from __future__ import annotations
 
 import math
+import shutil
 import sys
 import tempfile
+import weakref
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal, TypedDict, Unpack
 
-from verifolio.api.data import as_dataset, one_input
+import numpy as np
+
+from verifolio.api.data import as_dataset, one_input, recoded
 from verifolio.api.models import ExportedModel, class_positions, exported
 from verifolio.api.progress import Counter
 from verifolio.cli.bundles import RunningMany
 from verifolio.cli.common import open_oracle
 from verifolio.cli.parse import NORMS
+from verifolio.data import parse_indices
 from verifolio.encode.preprocessing import Channels, preprocessing_of
-from verifolio.errors import InputError
+from verifolio.errors import InputError, near
 from verifolio.plugin.data_source import NO_LABEL, Dataset
 from verifolio.plugin.property import Property
 from verifolio.properties.around import Features
 from verifolio.properties.file import choose_property
 from verifolio.results.comparison import Comparison
-from verifolio.results.decide import Inputs, Mode
+from verifolio.results.decide import Inputs, Mode, warn
 from verifolio.results.robustness import InputVerdict, Robustness
 
 Epsilon = float | Mapping[str, float] | Sequence[float]
 Range = tuple[float, float] | Mapping[str, tuple[float, float]] | None
 Norm = Literal["l1", "l2", "linf"]
-TOLD = 0.6  # an accuracy below this share is worth a word about preprocessing
+Indices = Sequence[int] | slice | str | None
 
 
 class AskOptions(TypedDict, total=False):
     """What all functions take: about the model, the data, the property, and what runs.
 
-    `scale`, `mean`, `std`, `channels`: what your program does before it calls the model. `layout`: `hwc` where images
-    have their channels last and the model wants them first. `shape`: of one input, where the data is flat. `range`:
-    legal values; by default 0 to 1 for images and none for tables. `fixed` and `integers`: features, by name or
-    position, that may not change or are whole numbers. `property`: a property's name, file or object. `reference`:
-    what must not change, the data's label or what the network predicts. The rest is as on the command line: seconds
-    per query, a verifier or portfolio, options of the verifier, queries at a time, a store, where verifiers run.
+    `norm`: of the radius, linf unless told. `scale`, `mean`, `std`, `channels`: what your program does before it
+    calls the model. `layout`: `hwc` where images have their channels last and the model wants them first. `shape`:
+    of one input, where the data is flat. `range`: legal values; by default 0 to 1 for images and none for tables.
+    `fixed` and `integers`: features, by name or position, that may not change or are whole numbers. `property`: a
+    property's name, file or object. `reference`: what must not change, the data's label or what the network
+    predicts. The rest is as on the command line: seconds per query, a verifier or portfolio, options of the
+    verifier, queries at a time, a store, where verifiers run.
     """
 
     name: str
+    norm: Norm
     scale: float
     mean: float | Sequence[float] | None
     std: float | Sequence[float] | None
@@ -69,9 +76,18 @@ class AskOptions(TypedDict, total=False):
     progress: bool
 
 
+class ManyOptions(AskOptions, total=False):
+    """What functions about many inputs take besides.
+
+    `indices`: which inputs, as positions, a slice, a mask, or text such as 0:20; all where it is left out.
+    """
+
+    indices: Indices
+
+
 RUNNING = ("timeout", "verifier", "portfolio", "jobs", "cores", "memory", "seed", "executor")
 EXPORT = ("scale", "mean", "std", "channels")
-ALL_OPTIONS = tuple(AskOptions.__annotations__)
+ALL_OPTIONS = tuple(ManyOptions.__annotations__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,16 +99,17 @@ class Prepared:
     running: RunningMany
     told: Mapping[str, Any]
 
-    def inputs(self, indices: Sequence[int], epsilon: Epsilon, norm: Norm) -> Inputs:
+    def inputs(self, indices: Sequence[int], epsilon: Epsilon) -> Inputs:
         """The question around these inputs."""
         data = replace(self.data, features=self.data.features or self.model.features)
+        fixed = (*self.told.get("fixed", ()), *still(data, epsilon))
         wanted = self.told.get("range")
         if wanted is None:
             wanted = (-math.inf, math.inf) if len(data.shape) == 1 else (0.0, 1.0)
         features = Features(
             data.features,
             data.size,
-            self.told.get("fixed", ()),
+            fixed,
             self.told.get("integers", ()),
             epsilon,
             wanted,
@@ -104,13 +121,48 @@ class Prepared:
             self.model.network,
             replace(data, labels=labels, class_names=names),
             tuple(indices),
-            features.around(NORMS[norm]),
+            features.around(NORMS[chosen_norm(self.told)]),
             chosen_property(self.told),
             self.told.get("reference") or unlabelled,
             names,
         )
         made.check()
         return made
+
+
+def still(data: Dataset, epsilon: Epsilon) -> tuple[int, ...]:
+    """The features that are categories, which do not change; refuses a radius for one."""
+    named = set(epsilon) if isinstance(epsilon, Mapping) else set()
+    for k, name in enumerate(data.features):
+        if name in named and k in data.categories:
+            got = f"categories {', '.join(map(str, data.categories[k][:5]))}"
+            raise InputError(f"epsilon of {name}", "a feature of numbers", got, "leave it out")
+    return tuple(data.categories)
+
+
+def chosen_norm(told: Mapping[str, Any]) -> Norm:
+    """The norm of the radius."""
+    given = told.get("norm", "linf")
+    if given not in NORMS:
+        raise InputError("norm", f"one of {', '.join(NORMS)}", repr(given), "linf is the maximum norm")
+    found: Norm = given
+    return found
+
+
+def chosen_indices(given: Indices, count: int) -> list[int]:
+    """Positions of inputs, however they are given."""
+    if isinstance(given, str):
+        return parse_indices(given, count)
+    if isinstance(given, slice):
+        given = range(count)[given]
+    array = np.arange(count) if given is None else np.asarray(given)
+    if array.dtype == bool and array.shape == (count,):
+        array = np.flatnonzero(array)
+    whole = array.ndim == 1 and array.dtype.kind in "iu" and len(array) > 0
+    if not whole or not ((array >= 0) & (array < count)).all():
+        got = str(array.ravel()[:5].tolist())
+        raise InputError("indices", f"positions from 0 to {count - 1}", got, "such as range(20) or '0:20'")
+    return [int(i) for i in array]
 
 
 def chosen_property(told: Mapping[str, Any]) -> Property:
@@ -125,11 +177,8 @@ def check_options(told: Mapping[str, Any], known: Collection[str]) -> None:
     """Refuse a name that is not known, with the one that may be meant."""
     unknown = sorted(set(told) - set(known))
     if unknown:
-        from difflib import get_close_matches
-
-        near = get_close_matches(unknown[0], known, 1)
-        remedy = f"did you mean {near[0]}?" if near else f"options are {', '.join(known)}"
-        raise InputError("options", "a known name", unknown[0], remedy)
+        listed = f"options are {', '.join(known)}"
+        raise InputError("options", "a known name", unknown[0], listed + near(unknown[0], known))
 
 
 def prepare(
@@ -138,11 +187,17 @@ def prepare(
     """Export, fold and compare the model, and read the options."""
     check_options(told, known)
     given = {k: told[k] for k in EXPORT if k in told}
-    made = exported(model, data, preprocessing_of(**given), name=str(told.get("name", "")))
+    chosen_norm(told)
+    by_order = chosen_property(told).by_order
+    name = str(told.get("name", ""))
+    made = exported(model, data, preprocessing_of(**given), name=name, by_order=by_order)
     running = {k: told[k] for k in RUNNING if k in told}
     options = tuple(f"{k}={v}" for k, v in dict(told.get("options", {})).items())
     store = str(told.get("store", ""))
-    return Prepared(made, data, RunningMany(**running, option=options, store=store), told)
+    if made.note:
+        sys.stderr.write(f"note: {made.note}\n")
+    what = RunningMany(**running, option=options, store=store)
+    return Prepared(made, recoded(data, made.categories), what, told)
 
 
 def robustness(
@@ -151,9 +206,7 @@ def robustness(
     y: object = None,
     *,
     epsilon: Epsilon,
-    norm: Norm = "linf",
-    indices: Sequence[int] | None = None,
-    **options: Unpack[AskOptions],
+    **options: Unpack[ManyOptions],
 ) -> Robustness:
     """Around which inputs is the property proved, refuted with a counterexample, or open?
 
@@ -162,12 +215,12 @@ def robustness(
     one for each feature (by name; features that are not named do not change). Without labels, the network's
     predictions must not change. Interrupted (Ctrl-C), it returns what is known.
 
-    See `AskOptions` for all other options.
+    See `AskOptions` and `ManyOptions` for all other options.
     """
     data = as_dataset(X, y, shape=options.get("shape"), layout=options.get("layout", ""))
-    chosen = range(len(data)) if indices is None else indices
-    prepared = prepare(model, data.take(list(chosen)) if indices is not None else data, options)
-    return decide(prepared, prepared.inputs(range(len(prepared.data)), epsilon, norm), list(chosen))
+    chosen = chosen_indices(options.get("indices"), len(data))
+    prepared = prepare(model, data.take(chosen), options)
+    return decide(prepared, prepared.inputs(range(len(chosen)), epsilon), chosen)
 
 
 def decide(prepared: Prepared, inputs: Inputs, numbers: Sequence[int]) -> Robustness:
@@ -175,8 +228,7 @@ def decide(prepared: Prepared, inputs: Inputs, numbers: Sequence[int]) -> Robust
     known: dict[int, InputVerdict] = {}
     shown = bool(prepared.told.get("progress", True))
     interrupted = False
-    if inputs.network.output_size > 1:
-        tell(inputs.accuracy, len(inputs.indices))
+    warn(inputs)
     running, folder = with_store(prepared.running)
     with Counter(len(inputs.indices), shown) as count:
         try:
@@ -203,12 +255,20 @@ def decide(prepared: Prepared, inputs: Inputs, numbers: Sequence[int]) -> Robust
     )
 
 
+class Kept:
+    """A folder that lives as long as somebody holds this; that it goes then is no news."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        weakref.finalize(self, shutil.rmtree, path, ignore_errors=True)
+
+
 def with_store(running: RunningMany) -> tuple[RunningMany, object]:
     """With a store of its own where none was asked for, so that a result can be saved; and what keeps its folder."""
     if running.store:
         return running, None
-    folder = tempfile.TemporaryDirectory(prefix="verifolio-", ignore_cleanup_errors=True)
-    return replace(running, store=str(Path(folder.name) / "store.db")), folder
+    folder = Kept(tempfile.mkdtemp(prefix="verifolio-"))
+    return replace(running, store=str(Path(folder.path) / "store.db")), folder
 
 
 def numbered(verdict: InputVerdict, index: int) -> InputVerdict:
@@ -228,22 +288,12 @@ def epsilon_text(inputs: Inputs) -> str:
     return ", ".join(moving[:6]) + (f" and {len(moving) - 6} more" if len(moving) > 6 else "")
 
 
-def tell(share: float | None, count: int) -> None:
-    """An accuracy that looks like wrong preprocessing is said at once."""
-    if share is not None and share < TOLD:
-        sys.stderr.write(
-            f"warning: the network classifies {round(share * count)} of {count} of these inputs as labelled; "
-            "are preprocessing (scale, mean, std, channels, layout) and labels right?\n"
-        )
-
-
 def verify(
     model: object,
     x: object,
     label: object = None,
     *,
     epsilon: Epsilon,
-    norm: Norm = "linf",
     **options: Unpack[AskOptions],
 ) -> InputVerdict:
     """Is the property proved around one input, refuted with a counterexample, or open?
@@ -252,9 +302,8 @@ def verify(
     change. The answer is true where the property is proved. Everything else is as in `robustness`.
     """
     data = one_input(x, label, shape=options.get("shape"), layout=options.get("layout", ""))
-    prepared = prepare(model, data, options)
-    found = decide(prepared, prepared.inputs([0], epsilon, norm), [0])
-    return found[0]
+    prepared = prepare(model, data, options, tuple(AskOptions.__annotations__))
+    return decide(prepared, prepared.inputs([0], epsilon), [0])[0]
 
 
 def attack(
@@ -263,9 +312,7 @@ def attack(
     y: object = None,
     *,
     epsilon: Epsilon,
-    norm: Norm = "linf",
-    indices: Sequence[int] | None = None,
-    **options: Unpack[AskOptions],
+    **options: Unpack[ManyOptions],
 ) -> Robustness:
     """Look for counterexamples by an attack alone: `refuted` inputs have one, all others stay `open`.
 
@@ -275,7 +322,7 @@ def attack(
     if "verifier" not in options and "portfolio" not in options:
         options["verifier"] = default_attack()
     options.setdefault("timeout", 1.0)
-    return robustness(model, X, y, epsilon=epsilon, norm=norm, indices=indices, **options)
+    return robustness(model, X, y, epsilon=epsilon, **options)
 
 
 def default_attack() -> str:
@@ -295,15 +342,13 @@ def compare(
     y: object = None,
     *,
     epsilon: Epsilon,
-    norm: Norm = "linf",
-    indices: Sequence[int] | None = None,
-    **options: Unpack[AskOptions],
+    **options: Unpack[ManyOptions],
 ) -> Comparison:
     """The same question of several models, by name: which are proved where, and for which others fail."""
     found = {}
     for name, model in models.items():
-        named: AskOptions = {**options, "name": name}
-        found[name] = robustness(model, X, y, epsilon=epsilon, norm=norm, indices=indices, **named)
+        named: ManyOptions = {**options, "name": name}
+        found[name] = robustness(model, X, y, epsilon=epsilon, **named)
         if found[name].interrupted:
             break
     return Comparison(found)

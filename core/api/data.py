@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +32,9 @@ def as_dataset(
     if isinstance(X, str | Path):
         return in_layout(_relabelled(load_data(str(X)), y), layout)
     features: tuple[str, ...] = ()
+    categories: dict[int, tuple[str, ...]] = {}
     if _is_frame(X):
-        X, y, features = _from_frame(X, y)
+        X, y, features, categories = _from_frame(X, y)
     elif _is_torch_dataset(X):
         X, y = _from_torch(X, y)
     inputs = _array(X, "inputs")
@@ -57,8 +59,8 @@ def as_dataset(
     scale = BYTE if inputs.dtype == np.uint8 else 1.0
     flat = inputs.reshape(len(inputs), -1)
     classes = len(names) or int(labels.max(initial=NO_LABEL)) + 1
-    made = Dataset(name, "all", flat, labels, tuple(int(n) for n in axes), classes, scale, features, names)
-    return in_layout(made, layout)
+    about = (name, "all", flat, labels, tuple(int(n) for n in axes), classes, scale)
+    return in_layout(Dataset(*about, features, names, categories), layout)
 
 
 def one_input(x: object, label: object = None, **how: Any) -> Dataset:
@@ -78,8 +80,6 @@ def label_text(label: object) -> str:
 def _relabelled(data: Dataset, y: object) -> Dataset:
     if y is None:
         return data
-    from dataclasses import replace
-
     labels, names = _labels(y, len(data))
     return replace(
         data, labels=labels, classes=len(names) or int(labels.max(initial=-1)) + 1, class_names=names
@@ -134,18 +134,61 @@ def _is_frame(value: object) -> bool:
     return pandas is not None and isinstance(value, pandas.DataFrame)
 
 
-def _from_frame(frame: Any, y: object) -> tuple[Any, Any, tuple[str, ...]]:
-    """Values, labels and the names of the features; `y` may be the name of a column."""
+def recoded(data: Dataset, categories: Mapping[int, tuple[Any, ...]]) -> Dataset:
+    """The data with the places that a model gives to the values of its categories; refuses what is no number else.
+
+    A feature without values is one that the model does not read.
+    """
+    for k in set(data.categories) - set(categories):
+        remedy = "encode it as numbers inside or before the model, or name the column of the labels (y='...')"
+        raise InputError(
+            f"column {data.features[k]}", "numbers", f"such as {data.categories[k][0]!r}", remedy
+        )
+    if not categories:
+        return data
+    read = {k: values for k, values in categories.items() if values}
+    raw = np.array(data.raw, np.float32) / np.float32(data.scale)
+    for k, values in read.items():
+        places = {_value(v): place for place, v in enumerate(values)}
+        known = data.categories.get(k)
+        column = [_value(v if known is None else known[int(v)]) for v in raw[:, k].tolist()]
+        strange = next((v for v in column if v not in places), None)
+        if strange is not None:
+            where = f"column {data.features[k] if data.features else k}"
+            expected = f"one of {', '.join(map(str, values[:10]))}"
+            raise InputError(where, expected, repr(strange), "the model has not seen it")
+        raw[:, k] = [places[v] for v in column]
+    unread = {k: v for k, v in data.categories.items() if k not in read}
+    return replace(data, raw=raw, scale=1.0, categories=unread | read)
+
+
+def _value(value: Any) -> float | str:
+    """Numbers and texts that are equal, however they are stored."""
+    return str(value) if isinstance(value, str) else float(value)
+
+
+def _from_frame(frame: Any, y: object) -> tuple[Any, Any, tuple[str, ...], dict[int, tuple[str, ...]]]:
+    """Values, labels, the names of the features, and the texts of columns that are no numbers.
+
+    `y` may be the name of a column.
+    """
     if isinstance(y, str):
         if y not in frame.columns:
             raise InputError("labels", f"a column among {', '.join(map(str, frame.columns))}", repr(y))
         frame, y = frame.drop(columns=[y]), frame[y]
-    texts = [str(c) for c in frame.columns if frame[c].dtype.kind not in "fiub"]
-    if texts:
-        remedy = "encode it as numbers inside or before the model, or name the column of the labels (y='...')"
-        raise InputError(f"column {texts[0]}", "numbers", str(frame[texts[0]].dtype), remedy)
+    columns, categories = [], {}
+    for k, name in enumerate(frame.columns):
+        column = frame[name]
+        if column.isna().any():
+            remedy = "fill it in, or leave the row out: what is missing cannot change by a radius"
+            raise InputError(f"column {name}", "a value in every row", "a missing one", remedy)
+        if column.dtype.kind not in "fiub":
+            texts = column.astype(str)
+            categories[k] = tuple(sorted(set(texts)))
+            column = texts.map({text: place for place, text in enumerate(categories[k])})
+        columns.append(np.asarray(column, np.float64))
     labels = None if y is None else np.asarray(y)
-    return frame.to_numpy(np.float64), labels, tuple(str(c) for c in frame.columns)
+    return np.stack(columns, axis=1), labels, tuple(str(c) for c in frame.columns), categories
 
 
 def _is_torch_dataset(value: object) -> bool:

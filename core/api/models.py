@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from verifolio.api.data import as_dataset, label_text
+from verifolio.api.data import as_dataset, label_text, recoded
+from verifolio.api.scores import as_scores
 from verifolio.data import check_shape
 from verifolio.encode.preprocessing import Channels, Preprocessing, fold, preprocessing_of
 from verifolio.errors import InputError
@@ -28,13 +29,16 @@ PURE = 0.02  # share of inputs whose class may differ: those that are tied up to
 class ExportedModel:
     """A network made from a model, and how it compares with it on the data that was given.
 
-    `difference` is the largest of the outputs (NaN where only classes could be compared), `agreement` the share of
-    inputs with the same class, `accuracy` the share with the right one; None where there was nothing to compare.
+    `difference` is the largest of the outputs, `agreement` the share of inputs with the same class, `accuracy` the
+    share with the right one; None where there was nothing to compare. Features with `categories` are positions in
+    these lists; `note` says what else is worth knowing.
     """
 
     network: Network
     classes: tuple[Any, ...] = ()
     features: tuple[str, ...] = ()
+    categories: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)
+    note: str = ""
     compared: int = 0
     difference: float | None = None
     agreement: float | None = None
@@ -46,7 +50,7 @@ class ExportedModel:
     def text(self) -> str:
         """What it is, and how it compares, in a few lines."""
         sizes = f"{self.network.input_size} inputs, {self.network.output_size} outputs"
-        lines = [f"{self.network.path}: {sizes}"]
+        lines = [f"{self.network.path}: {sizes}", *([self.note] if self.note else [])]
         if self.difference is not None and self.compared:
             lines.append(
                 f"largest difference from the original on {self.compared} inputs: {self.difference:.2g}"
@@ -96,9 +100,15 @@ def find_exporter(model: object) -> Exporter:
             return registry.get(cls.name)()
     kinds = ", ".join(cls.name for cls in registry)
     got = f"{type(model).__module__}.{type(model).__qualname__}"
-    raise InputError(
-        "model", f"an ONNX file, its bytes, or a model of {kinds}", got, "export it to ONNX yourself"
-    )
+    remedy = "export it to ONNX yourself"
+    if isinstance(model, type):
+        got, remedy = (
+            f"the class {model.__qualname__}",
+            f"give a model: {model.__name__}(...) with its weights",
+        )
+    elif isinstance(model, Mapping):
+        got, remedy = f"{got}, perhaps weights alone", "load them into a model and give the model"
+    raise InputError("model", f"an ONNX file, its bytes, or a model of {kinds}", got, remedy)
 
 
 def export(
@@ -132,10 +142,16 @@ def exported(
     output: str | Path | None = None,
     name: str = "",
     shape: tuple[int, ...] | None = None,
+    by_order: bool = False,
 ) -> ExportedModel:
-    """The network of a model with preprocessing in front, compared with the original where there is data."""
+    """The network of a model with preprocessing in front, compared with the original where there is data.
+
+    Where nothing but the order of the outputs counts (`by_order`), a model of a library ends in its scores.
+    """
     wanted = shape or (None if data is None else data.shape)
     found = load_model(model, wanted)
+    if by_order and (found.outputs or found.predict) and not found.classes:
+        found = as_scores(found)
     content = fold(found.model, preprocessing)
     if output is None:
         network = _kept(model, content, found, name, preprocessing)
@@ -144,8 +160,11 @@ def exported(
         Path(output).write_bytes(content)
         network = Network.load(output)
     network.graph  # noqa: B018  # refuses now what it cannot import
-    bare = ExportedModel(network, found.classes, found.features)
-    return bare if data is None else compare_with_original(bare, found, data, preprocessing)
+    bare = ExportedModel(network, found.classes, found.features, found.categories, found.note)
+    if data is None:
+        return bare
+    check_features(data, found.features)
+    return compare_with_original(bare, found, recoded(data, found.categories), preprocessing)
 
 
 def _kept(model: object, content: bytes, found: Export, name: str, preprocessing: Preprocessing) -> Network:
@@ -153,7 +172,7 @@ def _kept(model: object, content: bytes, found: Export, name: str, preprocessing
     if (
         isinstance(model, ExportedModel | Network | str | Path)
         and preprocessing.nothing
-        and not found.outputs
+        and not (found.outputs or found.predict)
     ):
         if isinstance(model, ExportedModel | Network):
             return model.network if isinstance(model, ExportedModel) else model
@@ -167,7 +186,6 @@ def compare_with_original(
 ) -> ExportedModel:
     """Both on the first inputs of the data; refuses a network that computes something else."""
     network = bare.network
-    check_features(data, bare.features)
     check_shape(replace(data, class_names=()) if bare.classes else data, network)
     count = min(len(data), COMPARED)
     inputs = np.stack([data.image(i) for i in range(count)])
@@ -180,7 +198,7 @@ def compare_with_original(
     fed = preprocessing.apply(inputs.reshape(count, *data.shape))
     difference = _difference(found.outputs, fed, ours, network)
     agreement = _agreement(found.predict, fed, ours, network)
-    return ExportedModel(network, bare.classes, bare.features, count, difference, agreement, right)
+    return replace(bare, compared=count, difference=difference, agreement=agreement, accuracy=right)
 
 
 def _difference(

@@ -11,7 +11,7 @@ from typing import Any, Unpack, cast
 
 import numpy as np
 
-from verifolio.api.ask import AskOptions, Norm, Prepared, prepare, tell, with_store
+from verifolio.api.ask import ManyOptions, Prepared, chosen_indices, chosen_norm, prepare, with_store
 from verifolio.api.data import as_dataset, one_input
 from verifolio.api.models import class_positions
 from verifolio.api.progress import Counter
@@ -22,7 +22,7 @@ from verifolio.plugin.data_source import NO_LABEL, Dataset
 from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.radii import RadiiEstimator, RadiiFound, RadiiRequest
 from verifolio.results.counterexample import Counterexample
-from verifolio.results.decide import Mode, check_labels
+from verifolio.results.decide import Mode, check_labels, warn_of_accuracy
 from verifolio.results.radii import CriticalRadius, Distribution, Kept, RadiusStatus
 
 Radii = float | Sequence[float] | str | None
@@ -32,7 +32,7 @@ SEARCH = {"search": str, "tolerance": float, "k": int, "budget": float}
 BOXES = ("fixed", "integers")  # a radius is one number for all features, so these have no place yet
 
 
-class RadiusOptions(AskOptions, total=False):
+class RadiusOptions(ManyOptions, total=False):
     """What `critical` and `distribution` take besides: how a radius is searched.
 
     `search` is bracket, binary, k-binary (the default where `epsilon` is a list), closest, or a plugin's, with
@@ -53,7 +53,6 @@ def critical(
     label: object = None,
     *,
     epsilon: Radii = None,
-    norm: Norm = "linf",
     **options: Unpack[RadiusOptions],
 ) -> CriticalRadius:
     """Bracket the critical radius of one input, and give its closest counterexample.
@@ -62,7 +61,9 @@ def critical(
     change. Everything else is as in `distribution`.
     """
     data = one_input(x, label, shape=options.get("shape"), layout=options.get("layout", ""))
-    found = search({"": model}, data, [0], epsilon, norm, options)
+    if "indices" in options:
+        raise InputError("options", "one input", "indices", "verifolio.distribution is about many")
+    found = search({"": model}, data, [0], epsilon, options)
     if not found.radii:
         raise KeyboardInterrupt
     return found[0]
@@ -74,8 +75,6 @@ def distribution(
     y: object = None,
     *,
     epsilon: Radii = None,
-    norm: Norm = "linf",
-    indices: Sequence[int] | None = None,
     **options: Unpack[RadiusOptions],
 ) -> Distribution:
     """Bracket the critical radius of many inputs: proved below, refuted by a replayed point above.
@@ -87,11 +86,9 @@ def distribution(
     See `RadiusOptions` and `AskOptions` for all other options.
     """
     data = as_dataset(X, y, shape=options.get("shape"), layout=options.get("layout", ""))
-    chosen = list(range(len(data)) if indices is None else indices)
-    if not chosen or not all(0 <= i < len(data) for i in chosen):
-        raise InputError("indices", f"positions below {len(data)}", str(chosen[:5]), "check indices")
+    chosen = chosen_indices(options.get("indices"), len(data))
     several = models if isinstance(models, Mapping) else {"": models}
-    return search(several, data, chosen, epsilon, norm, options)
+    return search(several, data, chosen, epsilon, options)
 
 
 def search(
@@ -99,7 +96,6 @@ def search(
     data: Dataset,
     indices: Sequence[int],
     epsilon: Radii,
-    norm: Norm,
     options: RadiusOptions,
 ) -> Distribution:
     """Ask the estimator that keeps radii in a store."""
@@ -112,9 +108,14 @@ def search(
     if not made:
         raise InputError("models", "at least one", "none", "give a model, or several by name")
     first = next(iter(made.values()))
+    if any(one.model.categories for one in made.values()):
+        remedy = "ask at one radius: verifolio.robustness"
+        raise InputError(
+            "model", "features that are numbers, where a radius is searched", "categories", remedy
+        )
     data = labelled(list(made.values()), data)
     running, folder = with_store(first.running)
-    request = make_request(made, data, indices, epsilon, norm, told)
+    request = make_request(made, data, indices, epsilon, told)
     request = replace(request, store=Path(running.store), jobs=running.jobs, timeout=float(running.timeout))
     estimator = find_estimator()
     with (
@@ -124,7 +125,9 @@ def search(
         found = estimator.run(request, oracle, lambda _done, _total, status: count(status))
     if found.interrupted:
         sys.stderr.write(f"interrupted: {len(found.results)} of {count.total} radii are known\n")
-    kept = Kept(found.networks, norm, request.store, folder, {"run": found.run, "property": request.property})
+    kept = Kept(
+        found.networks, request.norm, request.store, folder, {"run": found.run, "property": request.property}
+    )
     return finished(found, kept, request, tuple(map(str, first.model.classes)) or data.class_names)
 
 
@@ -149,7 +152,6 @@ def make_request(
     data: Dataset,
     indices: Sequence[int],
     epsilon: Radii,
-    norm: Norm,
     told: Mapping[str, Any],
 ) -> RadiiRequest:
     """The options in the words of the command."""
@@ -169,7 +171,7 @@ def make_request(
         tuple(indices),
         Path(),
         epsilon=radii_text(epsilon),
-        norm=norm,
+        norm=chosen_norm(told),
         range=range_text(told.get("range"), data),
         reference=reference,
         property=wanted,
@@ -225,7 +227,7 @@ def finished(found: RadiiFound, kept: Kept, request: RadiiRequest, classes: tupl
     for name, networks in found.networks.items():
         mine = [r for r in radii if r.network == name and r.status != "error"]
         if request.reference == "label" and mine and networks[0].output_size > 1:
-            tell(sum(r.label == r.predicted for r in mine) / len(mine), len(mine))
+            warn_of_accuracy(sum(r.label == r.predicted for r in mine) / len(mine), len(mine))
     return Distribution(tuple(radii), kept, found.interrupted)
 
 

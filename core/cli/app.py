@@ -2,31 +2,33 @@
 
 from __future__ import annotations
 
+from importlib import import_module
+
 import typer
 
 from verifolio.cli.codes import EPILOG
 
-OURS = ("verify", "check", "plugins", "doctor", "vnnlib", "network")
+OURS = ("verify", "check", "doctor", "vnnlib", "network", "plugins")  # each in a module of that name
 
 
 def build_app(arguments: list[str] | None = None) -> typer.Typer:
-    """All commands; plugins are only asked for theirs when the command is not one of ours."""
-    from verifolio.cli import check, doctor, network, plugins, verify, vnnlib
-
+    """The command that is asked for if it is one of ours; otherwise all of them, those of plugins too."""
     app = typer.Typer(
         name="verifolio",
         help="A portfolio of neural network verifiers: every verifier a plugin, every counterexample replayed.",
         epilog=EPILOG,
         no_args_is_help=True,
-        add_completion=False,
+        add_completion=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_root)
-    for module in (verify, check, doctor, vnnlib, network, plugins):
-        module.add_commands(app)
-    if not arguments or arguments[0] not in OURS:
+    if arguments and arguments[0] in OURS:
+        import_module(f"verifolio.cli.{arguments[0]}").add_commands(app)
+    else:
+        for name in OURS:
+            import_module(f"verifolio.cli.{name}").add_commands(app)
         from verifolio.cli.output import complain
         from verifolio.plugin.manager import current_plugins
 

@@ -34,45 +34,58 @@ class Bundle:
     panel: ClassVar[str] = "Options"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Choice(Bundle):
-    """Who answers queries."""
+class RunBundle(Bundle):
+    """Of what runs."""
 
     panel: ClassVar[str] = RUNS
+
+
+class InputBundle(Bundle):
+    """Of the inputs that are asked about."""
+
+    panel: ClassVar[str] = INPUTS
+
+
+class OutputBundle(Bundle):
+    """Of what is written."""
+
+    panel: ClassVar[str] = WRITTEN
+
+
+@dataclass(frozen=True, kw_only=True)
+class Choice(RunBundle):
+    """Who answers queries."""
+
     verifier: str = described("", "Use this verifier alone.", metavar="NAME")
     portfolio: str = described("", "Use the portfolio of this file (YAML).", metavar="FILE")
     option: tuple[str, ...] = described((), "An option of --verifier; repeatable.", metavar="KEY=VALUE")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Timeout(Bundle):
+class Timeout(RunBundle):
     """How long one query may take."""
 
-    panel: ClassVar[str] = RUNS
     timeout: float = described(60.0, "Seconds per query, 0 for no limit.", metavar="SECONDS", min=0.0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cores(Bundle):
+class Cores(RunBundle):
     """How many cores one query may use."""
 
-    panel: ClassVar[str] = RUNS
     cores: int = described(0, "Cores per query, shared by its verifiers; 0: as many as they can use.", min=0)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Seed(Bundle):
+class Seed(RunBundle):
     """What makes a run repeatable."""
 
-    panel: ClassVar[str] = RUNS
     seed: int = described(0, "Seed of everything random.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Place(Bundle):
+class Place(RunBundle):
     """Where verifiers run."""
 
-    panel: ClassVar[str] = RUNS
     executor: str = described("process", "Where verifiers run: process, inline or ray.", metavar="NAME")
     address: str = described(
         "", "The cluster, for an --executor that runs on one; its own default otherwise.", metavar="HOST:PORT"
@@ -88,7 +101,6 @@ class Place(Bundle):
 class Running(Place, Seed, Cores, Timeout, Choice):
     """What runs: everything that the answer to one query depends on."""
 
-    panel: ClassVar[str] = RUNS
     memory: float = described(
         0.0, "Gigabytes per verifier; 0: half of the machine's memory.", metavar="GB", min=0.0
     )
@@ -100,25 +112,22 @@ class Running(Place, Seed, Cores, Timeout, Choice):
 class RunningMany(Running):
     """What runs, for commands that ask many queries."""
 
-    panel: ClassVar[str] = RUNS
     jobs: int = described(1, "Queries, inputs or instances at the same time.", min=1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TotalBudget(Bundle):
+class TotalBudget(RunBundle):
     """How long a command may take."""
 
-    panel: ClassVar[str] = RUNS
     total_budget: float = described(
         0.0, "Seconds for everything, 0 for no limit.", metavar="SECONDS", min=0.0
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Attack(Bundle):
+class Attack(RunBundle):
     """The attack that a command runs besides verification."""
 
-    panel: ClassVar[str] = RUNS
     attack: str = described(
         "", "The attack: a verifier that falsifies; by default --verifier, or else pgd.", metavar="NAME"
     )
@@ -127,20 +136,18 @@ class Attack(Bundle):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Expect(Bundle):
+class Expect(RunBundle):
     """The verdict that is wanted."""
 
-    panel: ClassVar[str] = RUNS
     expect: Literal["sat", "unsat"] | None = described(
         None, "The verdict that is wanted: another one exits with 5, an undecided one with 3."
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Data(Bundle):
+class Data(InputBundle):
     """The data, and how to read it."""
 
-    panel: ClassVar[str] = INPUTS
     data: tuple[str, ...] = described(
         REQUIRED,
         "A data set's name or a file; repeatable where a command takes several.",
@@ -162,9 +169,12 @@ class Data(Bundle):
 
     def datasets(self) -> list[Dataset]:
         """All of --data, in the network's layout."""
+        return [self._read(spec) for spec in self.data]
+
+    def _read(self, spec: str) -> Dataset:
         from verifolio.data import in_layout, load_data
 
-        return [in_layout(load_data(spec), self.layout or "") for spec in self.data]
+        return in_layout(load_data(spec), self.layout or "")
 
     @property
     def only_data(self) -> str:
@@ -177,34 +187,29 @@ class Data(Bundle):
 
     def dataset(self) -> Dataset:
         """The one data set of commands that take one."""
-        from verifolio.data import in_layout, load_data
-
-        return in_layout(load_data(self.only_data), self.layout or "")
+        return self._read(self.only_data)
 
 
 @dataclass(frozen=True, kw_only=True)
-class TestData(Bundle):
+class TestData(InputBundle):
     """Data to test on."""
 
-    panel: ClassVar[str] = INPUTS
     test_data: str = described(
         "", "Test on this data, instead of what --data has for it.", metavar="NAME[:SPLIT]|FILE"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Indices(Bundle):
+class Indices(InputBundle):
     """Which inputs of the data."""
 
-    panel: ClassVar[str] = INPUTS
     indices: str = described("0:20", "Which inputs of the data, such as 0:100,105.", metavar="LIST")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Epsilon(Bundle):
+class Epsilon(InputBundle):
     """How far around an input."""
 
-    panel: ClassVar[str] = INPUTS
     epsilon: str = described(
         REQUIRED,
         "The radius; where a command takes several: 0.1,0.2 or a grid START:STOP:STEP.",
@@ -227,10 +232,9 @@ class Epsilon(Bundle):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Norm(Bundle):
+class Norm(InputBundle):
     """How distances are measured."""
 
-    panel: ClassVar[str] = INPUTS
     norm: Literal["l1", "l2", "linf"] = described("linf", "The norm of the radius.")
 
     @property
@@ -242,20 +246,18 @@ class Norm(Bundle):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reference(Bundle):
+class Reference(InputBundle):
     """What must not change around an input."""
 
-    panel: ClassVar[str] = INPUTS
     reference: Literal["label", "predicted"] = described(
         "label", "What must not change: the data's label, or what the network predicts."
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class About(Bundle):
+class About(InputBundle):
     """The property that is asked around every input."""
 
-    panel: ClassVar[str] = INPUTS
     property: str = described(
         "classification", "What must hold: a property's name, FILE.yaml or FILE.py.", metavar="NAME|FILE"
     )
@@ -272,10 +274,9 @@ class About(Bundle):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Normalisation(Bundle):
+class Normalisation(InputBundle):
     """What happens to the data before a network reads it."""
 
-    panel: ClassVar[str] = INPUTS
     mean: str = described("", "What the network expects subtracted, per channel.", metavar="NUMBERS")
     std: str = described("", "What the network expects divided by, per channel.", metavar="NUMBERS")
 
@@ -284,7 +285,6 @@ class Normalisation(Bundle):
 class Preprocessing(Normalisation):
     """The same with what comes before it: (x / scale - mean) / std."""
 
-    panel: ClassVar[str] = INPUTS
     scale: float = described(
         1.0, "What the network expects the data divided by before that.", metavar="NUMBER"
     )
@@ -292,44 +292,39 @@ class Preprocessing(Normalisation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Json(Bundle):
+class Json(OutputBundle):
     """For programs."""
 
-    panel: ClassVar[str] = WRITTEN
     json: bool = described(False, "Print one JSON object.")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Csv(Bundle):
+class Csv(OutputBundle):
     """A table in a file."""
 
-    panel: ClassVar[str] = WRITTEN
     csv: str = described("", "Write the table into this file (CSV).", metavar="FILE")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Picture(Bundle):
+class Picture(OutputBundle):
     """A picture in a file."""
 
-    panel: ClassVar[str] = WRITTEN
     picture: str = described("", "Draw the result into this file (png, svg, pdf).", metavar="FILE")
 
 
 @dataclass(frozen=True, kw_only=True)
-class KeepQueries(Bundle):
+class KeepQueries(OutputBundle):
     """The queries as files."""
 
-    panel: ClassVar[str] = WRITTEN
     keep_queries: str = described(
         "", "Write every query that a verifier gets into this folder (VNN-LIB).", metavar="FOLDER"
     )
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certificate(Bundle):
+class Certificate(OutputBundle):
     """Proofs as files."""
 
-    panel: ClassVar[str] = WRITTEN
     certificate: str = described(
         "",
         "Write what proves the answer into this file, or into a folder where there are several proofs, "
@@ -339,10 +334,9 @@ class Certificate(Bundle):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Output(Bundle):
+class Output(OutputBundle):
     """The file or folder that a command is there to write."""
 
-    panel: ClassVar[str] = WRITTEN
     output: str = described("", "Write the result into this file or folder.", metavar="PATH", short="-o")
 
 

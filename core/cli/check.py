@@ -25,10 +25,11 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def check(files: Files) -> None:
-    """Check a certificate of unsat or a counterexample in integer arithmetic.
+    """Check a certificate of unsat, or a counterexample.
 
-    With TABLE.csv and the certificates of a distribution: every radius of the column `lower`. With the certificates
-    of an ensemble: its value. The line printed is `valid`, or names the first step that is not, which exits with 5.
+    The checker computes in integers and imports nothing of the verifiers. With TABLE.csv and the certificates of a
+    distribution: every radius of the column `lower`. With the certificates of an ensemble: its value. The line
+    printed is `valid`, or names the first step that is not, which exits with 5.
 
     Example:
         verifolio verify examples/networks/digits_dense.onnx \\

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import os
 import signal
+import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 from verifolio.cli.keeper import announce, kept
 
@@ -57,12 +57,12 @@ def left(limit: float) -> float:
 
 
 @contextmanager
-def guard(limit: float, code: int, words: dict[str, Any], leave: Callable[[], None]) -> Iterator[None]:
+def guard(limit: float, code: int, words: str) -> Iterator[None]:
     """Inside, the process ends soon after the limit with this exit code, whatever it does.
 
     Verifiers are stopped by their supervisors before. This is for a driver that does not come back: one that reads an
-    enormous file, or imports a plugin that never ends. The process's keeper ends it and prints what it makes of
-    `words`; without a keeper a thread does, after `leave`.
+    enormous file, or imports a plugin that never ends. The process's keeper prints `words` and ends it; without a
+    keeper a thread does.
     """
     if kept():
         announce(at(limit + OVERRUN), code, words)
@@ -81,7 +81,8 @@ def guard(limit: float, code: int, words: dict[str, Any], leave: Callable[[], No
         if lock.acquire(blocking=False):
             from verifolio.run.tree import descendants, signal_all
 
-            leave()
+            sys.stdout.write(words)
+            sys.stdout.flush()
             signal_all(descendants(os.getpid()), signal.SIGKILL)
             os._exit(code)
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from verifolio.portfolio.chooser import Chooser
     from verifolio.portfolio.tree import Portfolio
     from verifolio.solve.oracle import Oracle
+    from verifolio.storage.store import Store
 
 LANES = 64  # members of a query that may run at a time; workers only start when there is work for them
 
@@ -38,11 +39,11 @@ class Listener:
 
 @contextmanager
 def open_oracle(
-    running: Running, lanes: int = 1, alarm: bool = True, verbose: bool = False
+    running: Running, lanes: int = 1, alarm: bool = True, verbose: bool = False, warm: bool = True
 ) -> Iterator[Oracle]:
     """The oracle that the bundle describes, for `lanes` queries at a time.
 
-    Its workers start while the caller imports and parses.
+    Its workers start while the caller imports and parses, unless they are not to be `warm`.
     """
     from verifolio.plugin.manager import current_plugins
 
@@ -55,13 +56,13 @@ def open_oracle(
             plugins = plugins.plus(stack.enter_context(Recorder(running.store, invocation)))
         place = stack.enter_context(plugins.make_executor(running.place, LANES * lanes, running.device))
         share = place.share(lanes, running.cores)
-        place.warm()
+        if warm:
+            place.warm()
         from verifolio.portfolio.tree import Portfolio
         from verifolio.solve.oracle import Oracle
-        from verifolio.storage.store import Store
 
         chosen = select_portfolio(running)
-        kept = stack.enter_context(Store(running.store)) if running.store else None
+        kept = _open_store(running.store, stack) if running.store else None
         oracle = Oracle(
             chosen,
             place,
@@ -79,9 +80,19 @@ def open_oracle(
         yield stack.enter_context(oracle)
 
 
-def exit_code(verdicts: Sequence[Verdict], expect: str | None) -> int:
-    """Of answers without an alarm, where `expect` says which verdict is wanted of all of them."""
-    if any(v.decided and v.value != expect for v in verdicts):
+def _open_store(path: str, stack: ExitStack) -> Store:
+    from verifolio.storage.store import Store
+
+    return stack.enter_context(Store(path))
+
+
+def exit_code(verdicts: Sequence[Verdict], expect: str | None, hollow: bool = False) -> int:
+    """Of answers without an alarm, where `expect` says which verdict is wanted of all of them.
+
+    `hollow` says that the input set of one is empty: that proves nothing about a network, so it is not what was
+    expected.
+    """
+    if hollow or any(v.decided and v.value != expect for v in verdicts):
         return UNEXPECTED
     return DONE if all(v.decided for v in verdicts) else UNDECIDED
 

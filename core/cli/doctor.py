@@ -35,26 +35,28 @@ def doctor(written: Json) -> None:
 
     checks = [*_versions(), *_machine(), _guard("workers", _workers), *_plugins()]
     if written.json:
-        say_json({"checks": [{"check": n, "ok": ok, "detail": d} for n, ok, d in checks]})
+        records = [{"check": n, "ok": s != PROBLEM, "state": s, "detail": d} for n, s, d in checks]
+        say_json({"checks": records})
     else:
-        table(("check", "state", "detail"), [(n, "ok" if ok else "PROBLEM", d) for n, ok, d in checks])
-    raise typer.Exit(DONE if all(ok for _, ok, _ in checks) else UNDECIDED)
+        table(("check", "state", "detail"), checks)
+    raise typer.Exit(UNDECIDED if PROBLEM in [s for _, s, _ in checks] else DONE)
 
 
-Check = tuple[str, bool, str]
+OK, PROBLEM = "ok", "PROBLEM"
+Check = tuple[str, str, str]  # what, its state, and what there is to say about it
 
 
 def _guard(name: str, check: Callable[[], str]) -> Check:
     try:
-        return name, True, check()
+        return name, OK, check()
     except Exception as error:  # a check that fails in any way is a finding
-        return name, False, f"{type(error).__name__}: {error}"
+        return name, PROBLEM, f"{type(error).__name__}: {error}"
 
 
 def _versions() -> list[Check]:
     from verifolio.storage.versions import versions
 
-    return [(name, True, version) for name, version in versions().items()]
+    return [(name, OK, version) for name, version in versions().items()]
 
 
 def _machine() -> list[Check]:
@@ -63,9 +65,9 @@ def _machine() -> list[Check]:
     usable = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     memory = psutil.virtual_memory()
     return [
-        ("cores", True, f"{usable} usable of {os.cpu_count()}"),
-        ("memory", True, f"{memory.available / 2**30:.1f} GB free of {memory.total / 2**30:.1f} GB"),
-        ("OMP_NUM_THREADS", True, os.environ.get("OMP_NUM_THREADS", "not set")),
+        ("cores", OK, f"{usable} usable of {os.cpu_count()}"),
+        ("memory", OK, f"{memory.available / 2**30:.1f} GB free of {memory.total / 2**30:.1f} GB"),
+        ("OMP_NUM_THREADS", OK, os.environ.get("OMP_NUM_THREADS", "not set")),
     ]
 
 
@@ -99,9 +101,8 @@ def _plugins() -> list[Check]:
     plugins.fill()
     broken, sources = plugins.broken, {p.name: p.distribution for p in plugins.entries}
     names: list[Check] = [
-        (f"plugin {name}", name not in broken, broken.get(name, f"from {source}"))
+        (f"plugin {name}", PROBLEM if name in broken else OK, broken.get(name, f"from {source}"))
         for name, source in sources.items()
     ]
-    names += [(f"plugin {n}", False, why) for n, why in broken.items() if n not in sources]
-    states: list[Check] = [(f"{p['kind']} {p['name']}", True, state(p)) for p in inventory()]
-    return [*names, *states]
+    names += [(f"plugin {n}", PROBLEM, why) for n, why in broken.items() if n not in sources]
+    return [*names, *((f"{p['kind']} {p['name']}", *state(p)) for p in inventory())]

@@ -18,6 +18,14 @@ from verifolio.storage.invocation import invoked
 
 METAVARS: dict[Any, str] = {int: "N", float: "NUMBER", str: "TEXT"}
 ONCE = frozenset({"epsilon"})  # takes a list: a second value means more radii, and would replace the first
+NAMES = {  # options that name plugins, and of which kind: the shell completes these
+    "verifier": "verifiers",
+    "attack": "verifiers",
+    "executor": "executors",
+    "property": "properties",
+    "search": "estimators",
+    "data": "datasets",
+}
 MARK = re.compile(r"^Example(?: \(not run: (.+)\))?:$", re.MULTILINE)
 
 
@@ -121,6 +129,8 @@ def _option(cls: type[Bundle], field: Field[Any], kind: Any) -> Any:
     more.setdefault("metavar", "|".join(_choices(kind)) or METAVARS.get(kind))
     declared = [f"{word}/--no-{word[2:]}" if more.pop("off", False) else word]
     declared += [more.pop("short")] if "short" in more else []
+    if field.name in NAMES:
+        more["autocompletion"] = _completer(NAMES[field.name])
     default = ... if field.default is MISSING else field.default
     if isinstance(default, tuple):
         default = list(default)
@@ -128,6 +138,17 @@ def _option(cls: type[Bundle], field: Field[Any], kind: Any) -> Any:
     return typer.Option(
         default, *declared, rich_help_panel=_panel(cls, field.name), show_default=shown, **more
     )
+
+
+def _completer(kind: str) -> Callable[[str], list[str]]:
+    """What the shell offers: the names of the plugins of a kind; files are completed where none fits."""
+
+    def complete(incomplete: str) -> list[str]:
+        from verifolio.plugin.manager import current_plugins
+
+        return sorted(n for n in getattr(current_plugins(), kind).usable() if n.startswith(incomplete))
+
+    return complete
 
 
 def _choices(kind: Any) -> tuple[str, ...]:

@@ -13,24 +13,20 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable
-from typing import Any, NoReturn
+from typing import NoReturn
 
-# Until then most commands have ended, and what the keeper needs to end one need not be imported.
-PATIENCE = 1.0
-AHEAD = 0.5  # seconds before the limit at which it is imported at the latest
+from verifolio.run.tree import descendants, die_with_parent, signal_all
+
 FROM_KERNEL = 128  # SI_KERNEL: a key pressed on the terminal, which signals the child as well
 STOPPING = 0.002  # seconds that a process on another core takes at most to be stopped
 
-Words = Callable[[dict[str, Any]], str]
 _line: int | None = None
 
 
-def keep(words: Words) -> None:
+def keep() -> None:
     """Return in a child that goes on as the command; this process waits for it and ends as it ends.
 
-    `words` makes what is printed when the command is out of time, from what the command has sent. Where the system
-    cannot do this, nothing happens.
+    Where the system cannot do this, nothing happens. The keeper imports nothing of its own.
     """
     global _line
     if sys.platform != "linux":
@@ -42,9 +38,7 @@ def keep(words: Words) -> None:
     if child:
         os.close(writing)
         os.set_blocking(reading, False)
-        _Keeper(child, reading, words).watch(watched)
-    from verifolio.run.tree import die_with_parent
-
+        _Keeper(child, reading).watch(watched)
     os.close(reading)
     die_with_parent()
     if os.getppid() != keeper:
@@ -58,8 +52,8 @@ def kept() -> bool:
     return _line is not None
 
 
-def announce(until: float, code: int, words: dict[str, Any] | None = None) -> None:
-    """From now on: at this time of `time.monotonic` the command is over, with these words and this exit code."""
+def announce(until: float, code: int, words: str = "") -> None:
+    """From now on: at this time of `time.monotonic` the command is over, with this output and this exit code."""
     if _line is None:
         return
     text = json.dumps({"until": None if math.isinf(until) else until, "code": code, "words": words})
@@ -71,34 +65,27 @@ def announce(until: float, code: int, words: dict[str, Any] | None = None) -> No
 class _Keeper:
     """What the keeper knows of its child."""
 
-    def __init__(self, child: int, line: int, words: Words) -> None:
-        self.child, self.line, self.make_words = child, line, words
+    def __init__(self, child: int, line: int) -> None:
+        self.child, self.line = child, line
         self.received = b""
-        self.until = self.ready_at = math.inf
+        self.until = math.inf
         self.code, self.words = 0, ""
-        self.said: dict[str, Any] | None = None
 
     def watch(self, watched: set[signal.Signals]) -> NoReturn:
         """Wait for the child, for what it sends, for signals, and for the limit."""
         while True:
-            left = min(self.until, self.ready_at) - time.monotonic()
+            left = self.until - time.monotonic()
             # an endless wait is cut into days, which the system's clock can hold
             info = signal.sigtimedwait(watched, min(max(left, 0.0), 86400.0))
             if info is None:
-                self._look_at_the_clock()
+                if time.monotonic() >= self.until:
+                    self._end()
             elif info.si_signo == signal.SIGCHLD:
                 self._bury()
             elif info.si_signo == signal.SIGUSR1:
                 self._read()
             elif info.si_code != FROM_KERNEL:
                 os.kill(self.child, info.si_signo)
-
-    def _look_at_the_clock(self) -> None:
-        now = time.monotonic()
-        if now >= self.ready_at:
-            self._prepare()
-        if now >= self.until:
-            self._end()
 
     def _read(self) -> None:
         with contextlib.suppress(BlockingIOError):
@@ -108,29 +95,16 @@ class _Keeper:
         for line in lines[-1:]:
             order = json.loads(line)
             self.until = math.inf if order["until"] is None else order["until"]
-            self.code, self.said, self.words = order["code"], order["words"], ""
-            now = time.monotonic()
-            self.ready_at = min(now + PATIENCE, max(now, self.until - AHEAD))
-
-    def _prepare(self) -> None:
-        """Import what `_end` needs while there is time."""
-        import verifolio.run.tree  # noqa: F401
-
-        self.ready_at = math.inf
-        self.words = "" if self.said is None else self.make_words(self.said)
+            self.code, self.words = order["code"], order["words"]
 
     def _end(self) -> None:
         """Out of time, unless the child has just said otherwise: it is stopped before it is asked."""
-        from verifolio.run.tree import descendants, signal_all
-
         os.kill(self.child, signal.SIGSTOP)
         time.sleep(STOPPING)
         self._read()
         if time.monotonic() < self.until:
             os.kill(self.child, signal.SIGCONT)
             return
-        if self.said is not None and not self.words:
-            self._prepare()
         with contextlib.suppress(OSError):
             os.write(1, self.words.encode())
         signal_all([*descendants(self.child), self.child], signal.SIGKILL)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import math
 import os
+import signal
 import sys
 import tempfile
+import time
 import traceback
 from typing import Any, NoReturn
 
@@ -15,20 +18,41 @@ from verifolio.cli.output import complain
 from verifolio.storage.invocation import ARGUMENTS
 
 DEBUG_VARIABLE = "VERIFOLIO_DEBUG"
+SAME_PRESS = 0.5  # seconds: people who press a key again to be sure take longer, a second delivery does not
 
 
 def main() -> NoReturn:
     """Run the command line and leave with its exit code."""
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, _Interrupts())
     started = process_start()
-    if sys.argv[1:2] == ["verify"]:  # the command whose limit holds from outside
-        keep(_too_late)
-        _begin(sys.argv[2:])
-    code = run(sys.argv[1:], started)
+    try:
+        if sys.argv[1:2] == ["verify"]:  # the command whose limit holds from outside
+            keep()
+            _begin(sys.argv[2:])
+        code = run(sys.argv[1:], started)
+    except KeyboardInterrupt:  # before the command began, or a second one
+        complain("interrupted")
+        code = INTERRUPTED
+    if code == INTERRUPTED:  # another one would only interrupt the cleaning up
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         code = leave_pipe()
     sys.exit(code)
+
+
+class _Interrupts:
+    """Ctrl-C raises KeyboardInterrupt; once, where the same key press arrives by several ways."""
+
+    def __init__(self) -> None:
+        self.last = -math.inf
+
+    def __call__(self, _number: int, _frame: object) -> None:
+        before, self.last = self.last, time.monotonic()
+        if self.last - before > SAME_PRESS:
+            raise KeyboardInterrupt
 
 
 def _begin(options: list[str]) -> None:
@@ -38,12 +62,6 @@ def _begin(options: list[str]) -> None:
     from verifolio.run.template import begin
 
     begin()
-
-
-def _too_late(words: dict[str, Any]) -> str:
-    from verifolio.cli.verify import too_late
-
-    return too_late(words)
 
 
 def run(arguments: list[str], started: float | None = None) -> int:

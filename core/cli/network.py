@@ -22,7 +22,10 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def show(network: NetworkFile, written: Json) -> None:
-    """Show a network's signature, layers, neurons and operators, and which verifiers refuse it and why.
+    """Show what a network consists of, and who refuses it.
+
+    Signature, layers, neurons and operators are shown, and for every verifier that refuses the network the
+    reason.
 
     Example:
         verifolio network show examples/networks/digits_dense.onnx

@@ -33,7 +33,10 @@ def add_commands(app: typer.Typer) -> None:
 
 
 def _list(context: typer.Context, listing: Listing) -> None:
-    """List the installed plugins, what they can do, and why one cannot be used here."""
+    """List the installed plugins.
+
+    What each can do, and where one cannot be used here, why.
+    """
     from verifolio.cli.output import say, say_json, table
 
     if context.invoked_subcommand is not None:
@@ -42,7 +45,7 @@ def _list(context: typer.Context, listing: Listing) -> None:
     if listing.json:
         say_json({"plugins": [_plain(p) for p in found]})
         return
-    table(("kind", "name", "can", "state"), [(p["kind"], p["name"], p["can"], state(p)) for p in found])
+    table(("kind", "name", "can", "state"), [(p["kind"], p["name"], p["can"], state_text(p)) for p in found])
     for p in found if listing.options else []:
         for option in p["options"]:
             say(f"{p['name']}.{option.name}: {option.kind} = {option.default}: {option.text}")
@@ -52,36 +55,44 @@ def show(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A verifier, a property, or any other plugin.")],
     written: Json,
 ) -> None:
-    """Show what one plugin does, whether it is ready, and what each of its options means.
+    """Explain one plugin and its options.
+
+    What it does, whether it is ready, and what each of its options means.
 
     Example:
         verifolio plugins show pgd
     """
     from verifolio.cli.output import say, say_json, table
-    from verifolio.errors import UnknownPlugin
+    from verifolio.errors import UnknownPlugin, near
 
     everyone = inventory()
     found = [p for p in everyone if p["name"] == name]
     if not found:
-        known = ", ".join(sorted({p["name"] for p in everyone}))
-        raise UnknownPlugin(f"no plugin named {name!r}; installed: {known}")
+        known = sorted({p["name"] for p in everyone})
+        raise UnknownPlugin(f"no plugin named {name!r}; installed: {', '.join(known)}{near(name, known)}")
     if written.json:
         say_json({"plugins": [_plain(p) for p in found]})
         return
     for p in found:
         can = f" ({p['can']})" if p["can"] else ""
-        say(f"{p['kind']} {p['name']}{can}: {state(p)}")
+        say(f"{p['kind']} {p['name']}{can}: {state_text(p)}")
         say(p["about"])
         rows = [(o.name, o.kind, o.default, o.text) for o in p["options"]]
         table(("option", "type", "default", "meaning"), rows) if rows else say("It has no options.")
 
 
-def state(plugin: dict[str, Any]) -> str:
+def state(plugin: dict[str, Any]) -> tuple[str, str]:
     """ready; not installed, and what to do; or not applicable: a kind of file, which is not installed."""
-    why = plugin["unavailable"]
+    why = str(plugin["unavailable"] or "")
     if not why:
-        return "ready"
-    return f"not applicable: {why}" if "is a kind of file" in str(why) else f"not installed: {why}"
+        return "ready", ""
+    return ("not applicable" if "is a kind of file" in why else "not installed"), why
+
+
+def state_text(plugin: dict[str, Any]) -> str:
+    """The same in one cell."""
+    word, why = state(plugin)
+    return f"{word}: {why}" if why else word
 
 
 def _plain(plugin: dict[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,9 @@ def new(
     ],
     where: Where,
 ) -> None:
-    """Write a plugin package with one working verifier, its tests and its README.
+    """Write a package for a verifier of your own.
+
+    The package has one verifier that works, its tests and its README.
 
     Example:
         verifolio plugins new my-verifier

@@ -62,7 +62,8 @@ def verify(
     changes their class: then there is a line for each input and a summary, and the timeout is for each input.
     With a file, the first line is the verdict: sat (a counterexample, replayed), unsat (proved that there is none),
     or why it is undecided, and the timeout counts from the start of the process, reading files and starting workers
-    included; it is overrun by at most half a second. Without --expect both sat and unsat exit with 0.
+    included; it is overrun by at most half a second. Without --expect both sat and unsat exit with 0; with it, an
+    empty input set exits with 5 like the opposite verdict, as it proves nothing about the network.
     Several networks are given in the order of the property's declarations; one declared `equal-to` another need
     not be given again.
 
@@ -75,20 +76,19 @@ def verify(
         verify_inputs(files, around, running, expect.expect, written.pictures, written.json)
     from verifolio.cli.clock import elapsed, guard, left
 
-    def give_up() -> None:
-        sys.stdout.write(too_late(words))
-        sys.stdout.flush()
-
-    timeout, words = running.timeout, {"seconds": running.timeout, "json": written.json}
+    timeout = running.timeout
     # jobs of `inline` run under a debugger, whose user takes time
     limit = math.inf if running.executor == "inline" or not timeout else timeout
     with ExitStack() as stack:
         stack.enter_context(going_on("nothing is kept of a query that is not decided", "ask it again"))
-        with guard(limit, UNDECIDED, words, give_up):
+        with guard(limit, UNDECIDED, too_late(timeout, written.json)):
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verifolio-"))
             if written.certificate or written.certified:
                 running = tracing(files, running, folder, written.certificate)
-            oracle = stack.enter_context(open_oracle(running, alarm=False, verbose=written.verbose))
+            warm = running.executor != "process"  # whose workers begin to start with this process
+            oracle = stack.enter_context(
+                open_oracle(running, alarm=False, verbose=written.verbose, warm=warm)
+            )
             oracle.start_counts = True
             query = load_query(files)
             seconds = left(timeout) if timeout else None
@@ -112,12 +112,12 @@ def leave_in_time(limit: float, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-def too_late(words: dict[str, Any]) -> str:
+def too_late(seconds: float, as_json: bool) -> str:
     """What is printed where the driver itself does not come back in time."""
     from verifolio.cli.output import plain
 
-    answer = late(words["seconds"])
-    if words["json"]:
+    answer = late(seconds)
+    if as_json:
         return json.dumps(plain(describe(None, answer, {}) | {"notes": []})) + "\n"
     return "\n".join(lines(answer)) + "\n"
 
@@ -219,11 +219,13 @@ def finish(
     for note in notes:
         complain(note)
     if Flag.EMPTY in answer.flags:
-        complain(f"warning: {answer.reason}; nothing about the network was proved")
+        more = " (so this is not what --expect asks for)" if expect else ""
+        complain(f"warning: {answer.reason}; nothing about the network was proved{more}")
     if Flag.ALARM in answer.flags:
         complain(f"soundness alarm: {answer.reason}")
         return ALARM
-    return exit_code([answer.verdict], expect or answer.verdict.value)
+    hollow = expect is not None and Flag.EMPTY in answer.flags
+    return exit_code([answer.verdict], expect or answer.verdict.value, hollow)
 
 
 def show(query: Query, answer: Answer, as_json: bool, notes: Sequence[str] = ()) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -98,12 +98,15 @@ def verify_inputs(
     """Ask, print a line for each input as it is known, then the summary; leave with the exit code."""
     from verifolio.cli.output import say, say_json
     from verifolio.errors import InputError
+    from verifolio.results.decide import warn
 
     if len(files) != 1:
         raise InputError("--data", "one network and no property file", f"{len(files)} files", "leave one out")
     inputs = around.inputs(around.network(files[0]))
     known: dict[int, Any] = {}
     with going_on(*kept_in(running.store)), open_oracle(running, running.jobs) as oracle:
+        inputs = replace(inputs, network=inputs.network.computed_by(oracle.compute))
+        warn(inputs)
         try:
             for verdict in inputs.verdicts(oracle):
                 known[verdict.index] = verdict

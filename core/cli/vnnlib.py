@@ -40,7 +40,9 @@ def add_commands(app: typer.Typer) -> None:
 def check(
     files: Annotated[list[str], typer.Argument(metavar="PROPERTY...", help="VNN-LIB files, gzipped or not.")],
 ) -> None:
-    """Parse property files, and show every error as file:line:column with what was expected.
+    """Check property files for errors.
+
+    Every error is shown as file:line:column, with what was expected.
 
     Example:
         verifolio vnnlib check examples/networks/properties/digits_dense_45_0.2.vnnlib
@@ -63,7 +65,9 @@ def check(
 
 
 def show(file: PropertyFile, written: Json) -> None:
-    """Show the normal form of a property: input regions and output conditions.
+    """Show the normal form of a property.
+
+    It has input regions and output conditions.
 
     Example:
         verifolio vnnlib show examples/networks/properties/digits_dense_45_0.2.vnnlib
@@ -88,9 +92,9 @@ def convert(
     written: Output,
     to: Annotated[Literal["1.0", "2.0"], typer.Option(help="The version of VNN-LIB to write.")] = "2.0",
 ) -> None:
-    """Write the same property in the other version of VNN-LIB; the set stays exactly the same.
+    """Write a property in the other version of VNN-LIB.
 
-    Without --output the text is printed.
+    The set stays exactly the same. Without --output the text is printed.
 
     Example:
         verifolio vnnlib convert examples/networks/properties/digits_dense_45_0.2.vnnlib --to 2.0 -o two.vnnlib
@@ -106,9 +110,9 @@ def convert(
 
 
 def export_smt(network: NetworkFile, file: PropertyFile, written: Output) -> None:
-    """Write a piecewise-linear query as SMT-LIB 2 in exact numbers; sat means a counterexample.
+    """Write a piecewise-linear query as SMT-LIB 2.
 
-    Without --output the text is printed.
+    Numbers are exact, and sat means a counterexample. Without --output the text is printed.
 
     Example:
         verifolio vnnlib export-smt examples/networks/digits_dense.onnx \\
@@ -134,7 +138,9 @@ def merge(
     ],
     written: Folder,
 ) -> None:
-    """Write a query over several networks as one network and a VNN-LIB 1.0 file, for tools that know no better.
+    """Write a query over several networks as one network.
+
+    The property becomes a VNN-LIB 1.0 file. This is for tools that read one network and version 1.0 only.
 
     Example:
         verifolio vnnlib merge examples/networks/digits_dense.onnx \\

@@ -9,12 +9,9 @@ from __future__ import annotations
 import math
 
 import numpy as np
-import torch
 
-from verifolio.graph.functions import FUNCTIONS
 from verifolio.graph.graph import Graph, Node
 from verifolio.graph.matrix import conv_matrix, linear_part, offset
-from verifolio.graph.module import convolve
 from verifolio.graph.ops import (
     Affine,
     Array,
@@ -28,7 +25,6 @@ from verifolio.graph.ops import (
     Step,
     Whole,
 )
-from verifolio.graph.steps import RULES, Table
 
 UNIT = 2.0**-53  # half the distance from 1 to the next double: the largest relative rounding error
 TINY = 1e-300  # above every error that underflow makes, and far below every value that matters
@@ -80,6 +76,10 @@ def _enclose_function(op: Elementwise, v: Array, e: Array) -> Enclosed:
     The interval is tiny and the functions smooth, so twice the larger end slope plus a curvature reserve
     bounds the slope in between; points at the edge of a domain get an infinite radius.
     """
+    import torch
+
+    from verifolio.graph.functions import FUNCTIONS
+
     f = FUNCTIONS[op.function]
     low, high = torch.from_numpy(v - e), torch.from_numpy(v + e)
     value = f.value(torch.from_numpy(v), op.parameter).numpy()
@@ -94,6 +94,10 @@ def _enclose_function(op: Elementwise, v: Array, e: Array) -> Enclosed:
 
 def _enclose_step(op: Step | Whole, v: Array, e: Array) -> Enclosed:
     """The value at v, and the largest difference to a value on [v - e, v + e]."""
+    import torch
+
+    from verifolio.graph.steps import RULES, Table
+
     middle, low, high = (torch.from_numpy(np.ascontiguousarray(t)) for t in (v, v - e, v + e))
     if isinstance(op, Whole):
         value, least, most = (RULES[op.rule](t) for t in (middle, low, high))
@@ -140,6 +144,10 @@ def _dense_terms(op: Dense, v: Array, e: Array) -> Terms:
 
 
 def _conv_terms(op: Conv, v: Array, e: Array) -> Terms:
+    import torch
+
+    from verifolio.graph.module import convolve
+
     weight, bias = torch.from_numpy(op.weight), torch.from_numpy(op.bias)
     rows = torch.from_numpy(np.stack([np.abs(v), e]))
     value = convolve(op, torch.from_numpy(v)[None], weight, bias)[0].numpy()

@@ -8,7 +8,6 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property
 
 import numpy as np
-from scipy import sparse
 
 from verifolio.graph.ops import NONLINEAR, STEPS, Affine, Input, Op, Relu, Select, Sum
 
@@ -82,6 +81,8 @@ class Graph:
 
 
 def _parts(op: Op) -> Iterator[bytes | memoryview]:
+    from scipy import sparse
+
     for field in fields(op):
         value = getattr(op, field.name)
         if isinstance(value, np.ndarray):

@@ -7,10 +7,13 @@ on import, and transposes, slices and pads become `Select`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy import sparse
+
+if TYPE_CHECKING:
+    from scipy import sparse  # takes long to import, and the driver does without
 
 Array = NDArray[np.float64]
 Index = NDArray[np.int64]
@@ -42,7 +45,10 @@ class Constant(Op):
 
 @dataclass(frozen=True, eq=False)
 class Affine(Op):
-    """y = W x + b. `weight_error` and `bias_error` bound |exact - stored| entrywise (None: exact)."""
+    """y = W x + b. `weight_error` and `bias_error` bound |exact - stored| entrywise (None: exact).
+
+    `folded`: some number was computed from those of the file, so single precision may have rounded it on the way.
+    """
 
     bias: Array
 
@@ -54,6 +60,7 @@ class Dense(Affine):
     weight: Array
     weight_error: Array | None = None
     bias_error: Array | None = None
+    folded: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,6 +70,7 @@ class Sparse(Affine):
     weight: sparse.csr_array
     weight_error: sparse.csr_array | None = None
     bias_error: Array | None = None
+    folded: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +91,7 @@ class Conv(Affine):
     transposed: bool = False
     weight_error: Array | None = None
     bias_error: Array | None = None
+    folded: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -93,6 +102,7 @@ class Scale(Affine):
     weight_error: Array | None = None
     bias_error: Array | None = None
     bias_single: Array | None = None
+    folded: bool = False
 
 
 @dataclass(frozen=True, eq=False)

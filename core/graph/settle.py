@@ -43,8 +43,9 @@ class Argument:
 
     @property
     def grid(self) -> float:
-        """Of what every argument is a multiple, where single precision is exact; else 0."""
-        return 0.0 if bool(self.drift.any()) else float(self.unit.min(initial=np.inf))
+        """Of what every argument is a multiple, where single precision is exact; else 0. Zeros are multiples of 1."""
+        least = float(self.unit.min(initial=np.inf))
+        return 0.0 if bool(self.drift.any()) else 1.0 if np.isinf(least) else least
 
 
 def settle(graph: Graph, lower: Array, upper: Array) -> Graph:

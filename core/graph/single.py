@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -234,18 +234,30 @@ def _of_sum(op: Op, inputs: list[Span]) -> Span:
     centre, radius = linear(op, centres) + bias, linear(op, radii, absolute=True)
     terms = fan_in(op, len(inputs)) + (sum(s.terms for s in inputs) if fused else 0)
     bulk = linear(op, [s.bulk if fused else s.size for s in inputs], absolute=True) + np.abs(bias)
-    slack = (terms + 8) * DOUBLE * bulk + SMALLEST
+    slack = (terms + 8) * DOUBLE * bulk + SMALLEST + _stored_error(op, inputs)
     carried = linear(op, [s.drift for s in inputs], absolute=True)
     single = getattr(op, "bias_single", None)
     unit = _unit(op, inputs)
     exact = (carried == 0) & _exact(unit, bulk) & (single is None or single == 0)
+    exact &= not getattr(op, "folded", False)
     drift = carried * (1 + gamma(terms)) + gamma(terms) * bulk + (terms + 1) * SMALLEST
     drift = np.where(exact, 0.0, drift + (0.0 if single is None else single))
-    drift = np.where(_unrounded(op), carried, drift)
+    drift = np.where(_unrounded(op) & ~exact, carried + _underflow(op), drift)
     if not _precise(op):
         drift = np.full_like(drift, np.inf)
     low, high = _on_grid(unit, bulk, centre - radius - slack, centre + radius + slack)
     return Span(low, high, drift, unit, bulk, terms)
+
+
+def _stored_error(op: Op, inputs: list[Span]) -> Array:
+    """How far the stored weights may take a sum from the exact one."""
+    weight, bias = getattr(op, "weight_error", None), getattr(op, "bias_error", None)
+    total = np.zeros((1, op.size))
+    if weight is not None:
+        total = linear(replace(op, weight=weight), [s.size for s in inputs], absolute=True)  # type: ignore[call-arg]
+    if bias is not None:
+        total = total + offset(replace(op, bias=bias))  # type: ignore[call-arg]
+    return total * (1 + 2.0**-20)
 
 
 def _on_grid(unit: Array, bulk: Array, low: Array, high: Array) -> tuple[Array, Array]:
@@ -256,13 +268,19 @@ def _on_grid(unit: Array, bulk: Array, low: Array, high: Array) -> tuple[Array, 
 
 
 def _unrounded(op: Op) -> Array:
-    """Which entries are only scaled by powers of two, which rounds nothing."""
+    """Which entries are only scaled by powers of two, which rounds nothing that does not underflow."""
     if isinstance(op, Scale):
         mantissa = np.frexp(np.abs(op.weight))[0]
-        return np.asarray(((mantissa == 0.5) | (mantissa == 0)) & (op.bias == 0))
+        powers = (mantissa == 0.5) | (mantissa == 0)
+        return np.asarray(powers & (op.bias == 0) & (not op.folded))
     return np.full(
         op.size, isinstance(op, Sum) and len(op.coefficients) == 1 and abs(op.coefficients[0]) == 1
     )
+
+
+def _underflow(op: Op) -> Array | float:
+    """What is lost where a number is scaled below the smallest one."""
+    return np.where(np.abs(op.weight) < 1, SMALLEST, 0.0) if isinstance(op, Scale) else 0.0
 
 
 def _precise(op: Op) -> bool:
@@ -285,13 +303,13 @@ def _unit(op: Op, inputs: list[Span]) -> Array:
     if isinstance(op, Sum):
         parts = [s.unit * grid(np.asarray(c)) for s, c in zip(inputs, op.coefficients, strict=True)]
         return np.asarray(np.minimum.reduce(parts))
-    if isinstance(op, Scale):
-        first = np.where(op.weight == 0, np.inf, inputs[0].unit * grid(op.weight))
-        return np.minimum(first, grid(op.bias))
     if isinstance(op, Affine) and any(
         getattr(op, f, None) is not None for f in ("weight_error", "bias_error")
     ):
         return np.zeros(op.size)
+    if isinstance(op, Scale):
+        first = np.where(op.weight == 0, np.inf, inputs[0].unit * grid(op.weight))
+        return np.minimum(first, grid(op.bias))
     weight = op.weight.data if isinstance(op, Sparse) else getattr(op, "weight", np.ones(1))
     least = float(grid(np.asarray(weight)).min(initial=np.inf)) * float(inputs[0].unit.min(initial=np.inf))
     return np.full(op.size, min(least, float(grid(offset(op)).min(initial=np.inf))))

@@ -1,6 +1,8 @@
-"""Softmax keeps order: rows that only compare its outputs can be asked of what it reads."""
+"""What is known of a softmax: it keeps order, and its values add up to one."""
 
 from __future__ import annotations
+
+from itertools import pairwise
 
 import numpy as np
 
@@ -64,14 +66,10 @@ def _subtracted(*chain: Op) -> Index | None:
         return None
     if not (isinstance(total, Sparse) and bool((total.weight.data == 1).all()) and not total.bias.any()):
         return None
-    if not isinstance(gaps, Sparse) or gaps.bias.any() or not bool((np.diff(gaps.weight.indptr) == 2).all()):
+    ends = _ends(gaps) if isinstance(gaps, Sparse) else None
+    if ends is None:
         return None
-    columns, values = gaps.weight.indices.astype(np.int64).reshape(-1, 2), gaps.weight.data.reshape(-1, 2)
-    if bool((np.sort(values, 1) != np.array([-1.0, 1.0])).any()):
-        return None
-    minus = np.take_along_axis(columns, values.argmin(1)[:, None], 1)[:, 0]
-    plus = np.take_along_axis(columns, values.argmax(1)[:, None], 1)[:, 0]
-    return _common(total, minus, plus)
+    return _common(total, *ends)
 
 
 def _common(total: Sparse, minus: Index, plus: Index) -> Index | None:
@@ -85,3 +83,60 @@ def _common(total: Sparse, minus: Index, plus: Index) -> Index | None:
         groups.add((*sorted([own[-1], *plus[terms].tolist()]),))
     # one softmax, not several side by side: outputs of different ones are not comparable by their logits
     return np.array(own, np.int64) if len(groups) == 1 else None
+
+
+def simplices(graph: Graph) -> dict[int, Index]:
+    """The nodes of which some entries are whole softmaxes: (groups, members), whose exact values add up to one.
+
+    Groups of another size than the first one's are left out.
+    """
+    found = {}
+    for i, node in enumerate(graph.nodes):
+        chain: list[Op] = [node.op]
+        above = node
+        while len(chain) < 4 and len(above.parents) == 1:
+            above = graph.nodes[above.parents[0]]
+            chain.append(above.op)
+        groups = _whole(*chain) if len(chain) == 4 else []
+        groups = [g for g in groups if len(g) == len(groups[0])]
+        if groups:
+            found[i] = np.array(groups, np.int64)
+    return found
+
+
+def _whole(inverse: Op, total: Op, power: Op, gaps: Op) -> list[list[int]]:
+    """The groups of 1 / (1 + sum_j exp(x_j - x_i)) that have an entry for each of the same x."""
+    exact = isinstance(total, Sparse) and isinstance(gaps, Sparse) and _exact(total) and _exact(gaps)
+    if not (exact and _is(inverse, "reciprocal") and _is(power, "exp")):
+        return []
+    ends = _ends(gaps)  # type: ignore[arg-type]
+    if ends is None or not bool((total.weight.data == 1).all() and (total.bias == 1).all()):  # type: ignore[attr-defined]
+        return []
+    rows: dict[tuple[int, ...], dict[int, int]] = {}
+    pointer, columns = total.weight.indptr, total.weight.indices  # type: ignore[attr-defined]
+    for r, (a, b) in enumerate(pairwise(pointer)):
+        own, others = set(ends[0][columns[a:b]].tolist()), ends[1][columns[a:b]].tolist()
+        members = own.union(others)
+        if len(own) == 1 and len(members) == len(others) + 1:
+            rows.setdefault((*sorted(members),), {})[own.pop()] = r
+    return [[of[m] for m in members] for members, of in rows.items() if len(of) == len(members)]
+
+
+def _is(op: Op, function: str) -> bool:
+    return isinstance(op, Elementwise) and op.function == function
+
+
+def _exact(op: Sparse) -> bool:
+    return op.weight_error is None and op.bias_error is None
+
+
+def _ends(gaps: Sparse) -> tuple[Index, Index] | None:
+    """Which entries the differences subtract, and which they subtract from; None: they are no differences."""
+    if gaps.bias.any() or not bool((np.diff(gaps.weight.indptr) == 2).all()):
+        return None
+    columns, values = gaps.weight.indices.astype(np.int64).reshape(-1, 2), gaps.weight.data.reshape(-1, 2)
+    if bool((np.sort(values, 1) != np.array([-1.0, 1.0])).any()):
+        return None
+    minus = np.take_along_axis(columns, values.argmin(1)[:, None], 1)[:, 0]
+    plus = np.take_along_axis(columns, values.argmax(1)[:, None], 1)[:, 0]
+    return minus, plus

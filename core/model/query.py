@@ -68,6 +68,14 @@ class Query:
         plain = product_graph([n.graph for n in self.networks], self.shared_input)
         return with_monomials(plain, self.specification.monomials)
 
+    @property
+    def plain(self) -> bool:
+        """Whether the networks are evaluated without torch; they are lowered to see it, but not compared yet."""
+        from verifolio.graph.evaluator import is_plain
+        from verifolio.onnx_import.lower import lower_network
+
+        return all(is_plain(lower_network(n).plain) for n in self.networks)
+
     @cached_property
     def problems(self) -> tuple[Problem, ...]:
         """One problem per input region; empty regions are left out, they hold no counterexample."""
@@ -81,6 +89,8 @@ class Query:
 
     def _settled(self, case: Case) -> Graph:
         """The graph whose steps have bounds on a region's box."""
+        if not self.graph.steps:
+            return self.graph
         from verifolio.graph.settle import settle
         from verifolio.graph.softmax import logits, only_compares
 
@@ -90,11 +100,7 @@ class Query:
             lower = np.maximum(lower, self.ball.centre - reach - 2.0**-50 * np.abs(self.ball.centre))
             upper = np.minimum(upper, self.ball.centre + reach + 2.0**-50 * np.abs(self.ball.centre))
         graph = self.graph
-        if (
-            graph.steps
-            and not self.specification.monomials
-            and only_compares(case.disjuncts, graph.input_size)
-        ):
+        if not self.specification.monomials and only_compares(case.disjuncts, graph.input_size):
             # after sums of +-1 a softmax is flat in floating point; its order is that of what it reads
             graph = logits(graph) or graph
         return settle(graph, lower, upper)

@@ -73,6 +73,7 @@ def lower_clip(low: Lowering, call: Call) -> Value:
             limit = call.constant(i)
             if limit.value.size != 1 or limit.error is not None or np.isnan(limit.value).any():
                 raise Refused("Clip with limits other than two stored numbers")
+            low.expect_stored(limit)
             limits[i - 1] = float(limit.value.ravel()[0])
     x = call.value(0)
     if isinstance(x, Known) and not x.is_float:

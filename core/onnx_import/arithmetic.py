@@ -87,6 +87,7 @@ def lower_pow(low: Lowering, call: Call) -> Value:
     base, exponents = call.value(0), call.constant(1)
     if exponents.error is not None:
         raise Refused("Pow with an exponent that is a rounded constant")
+    low.expect_stored(exponents)
     shape = low.common_shape(base, exponents)
     if isinstance(base, Known) and not base.is_float:
         return _integer_power(base, exponents)

@@ -37,13 +37,14 @@ def decode_attributes(node: Any) -> dict[str, Any]:
 
 @dataclass(frozen=True, eq=False)
 class Call:
-    """`inputs` holds None for an optional input left out; `outputs` counts the outputs asked for."""
+    """`inputs` holds None for an optional input left out; `outputs` counts those that are read, `declared` all."""
 
     op: str
     inputs: Sequence[Value | None]
     attributes: dict[str, Any] = field(default_factory=dict)
     outputs: int = 1
     opset: int = 13
+    declared: int = 1
 
     def has(self, position: int) -> bool:
         return position < len(self.inputs) and self.inputs[position] is not None

@@ -8,11 +8,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-import torch
 
 from verifolio.errors import InputError
+from verifolio.graph.evaluator import evaluator
 from verifolio.graph.graph import Graph
-from verifolio.graph.module import double_module
 from verifolio.graph.ops import Array
 from verifolio.onnx_import.lower import Lowered, Traced, lower_network
 from verifolio.onnx_import.network import Network
@@ -20,7 +19,6 @@ from verifolio.onnx_import.noise import ROUNDINGS, UNIT, Values, evaluate, work
 from verifolio.onnx_import.reader import EXPORT_AGAIN
 from verifolio.onnx_import.session import open_traced
 from verifolio.onnx_import.values import View
-from verifolio.run.threads import one_thread
 
 TINY = 1e-36  # single precision has no accuracy below
 HUGE = 1e37  # and none above
@@ -102,7 +100,7 @@ def compare(network: Network, lowered: Lowered, points: Array) -> None:
             _complain(network, tensor.label, ours, spread, theirs, usable)
             usable &= (np.abs(np.nan_to_num(theirs, nan=np.inf)) < HUGE).all(axis=1)
         _, spread = values.at(lowered.plain.output, np.arange(size))
-        ours = _computed(lowered.graph, points)
+        ours = evaluator(lowered.graph)(points)  # the graph as it is used, after its simplifications
         _complain(network, "the output", ours, spread, np.stack(expected), usable)
 
 
@@ -110,13 +108,6 @@ def _hinges(tensor: Traced, doubts: dict[int, Any]) -> Any:
     """At which points a tensor, or one before it, hinges on the rounding of a step's argument."""
     last = tensor.value.node if isinstance(tensor.value, View) else 0
     return np.any([d for i, d in doubts.items() if i <= last] or [False], axis=0)
-
-
-def _computed(graph: Graph, points: Array) -> Array:
-    """The graph as it is used, after its simplifications."""
-    with one_thread(), torch.no_grad():
-        out: Array = double_module(graph)(torch.from_numpy(points)).numpy()
-    return out
 
 
 def _intermediate(network: Network, lowered: Lowered, points: Array) -> Iterator[tuple[Traced, Array]]:

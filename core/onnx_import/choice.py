@@ -175,9 +175,11 @@ def lower_scatter_nd(low: Lowering, call: Call) -> Value:
     rank = len(data.shape)
     if call.text("reduction", "none") != "none" or not len(indices.shape) or indices.shape[-1] != rank:
         raise Refused("ScatterND of slices, or with a reduction")
-    if not updates.value.size or bool((updates.value != updates.value.ravel()[0]).any()):
+    same = bool((updates.value == updates.value.ravel()[:1]).all()) and updates.error is None
+    if not updates.value.size or not same:
         raise Refused("ScatterND of several numbers")
     match = _matched(low, indices.reshaped((-1, rank)), data.shape)
+    low.expect_stored(updates)
     number = Known(np.asarray(updates.value.ravel()[0], np.float64))
     if isinstance(data, Known):
         return low.scale(match, exact.subtract(number, as_float(data)), as_float(data))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -28,8 +29,16 @@ def _finish(value: Array, error: Array, single: Array, *operands: Known) -> Know
     wide = any(k.wide for k in operands)
     # a result that is zero is not rounded, and any other one by no more than the least number where it is tiny
     tiny = np.where((value != 0) & (np.abs(value) < 2.0**-120), SMALLEST, 0.0)
-    single = (single + np.abs(value) * SINGLE) * (1 + 2.0**-20) + tiny
-    return Known(value, error * UP if error.any() else None, wide, single)
+    rounded = (single + np.abs(value) * SINGLE) * (1 + 2.0**-20) + tiny
+    # single precision computes what it can represent
+    same = (np.asarray(single) == 0) & (np.asarray(error) == 0) & (value.astype(np.float32) == value)
+    rounded = np.where(same, 0.0, rounded)
+    return Known(value, error * UP if error.any() else None, wide, rounded if rounded.any() else None)
+
+
+def rounded_more(a: Known, times: int) -> Known:
+    """The same number where ONNX Runtime computes it by other steps, which round that often more."""
+    return replace(a, single=_single(a) + times * SINGLE * np.abs(a.value))
 
 
 def _error(a: Known) -> Array | float:

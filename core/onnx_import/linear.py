@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -82,7 +83,6 @@ def _rows_times(low: Lowering, a: View, b: Known) -> View:
         node = low.flat(a)
         input_shape, kernel = (1, rows, k), (n, 1, 1, k)
     shaped = weight.reshaped(kernel)
-    low.weigh(shaped)
     op = Conv(
         n * rows,
         bias=np.zeros(n),
@@ -90,6 +90,7 @@ def _rows_times(low: Lowering, a: View, b: Known) -> View:
         input_shape=input_shape,
         output_shape=(n, rows, 1),
         weight_error=shaped.error,
+        folded=low.weigh(shaped),
     )
     return _swapped(low.fresh(low.emit(op, node), (n, rows)))
 
@@ -165,7 +166,7 @@ def lower_conv(low: Lowering, call: Call) -> Value:
         raise Malformed("images and kernels of equal rank", f"{x.shape} and {weight.shape}")
     if len(x.shape) > 4:
         raise Refused(f"{call.op} over {len(x.shape) - 2} axes")
-    low.weigh(weight, *(() if bias is None else (bias,)))
+    folded = low.weigh(weight, *(() if bias is None else (bias,)))
     windows = Windows.read(call, x.shape[2:], weight.shape[2:], transposed)
     groups = call.integer("group", 1)
     batch, channels = x.shape[:2]
@@ -177,7 +178,7 @@ def lower_conv(low: Lowering, call: Call) -> Value:
         weight = _repeat(low, weight, batch)
         bias = None if bias is None else _repeat(low, bias, batch)
     op = _conv(windows, weight, bias, (batch * channels, batch * outputs), groups * batch, transposed)
-    return low.fresh(low.emit(op, low.flat(x)), (batch, outputs, *windows.output))
+    return low.fresh(low.emit(replace(op, folded=folded), low.flat(x)), (batch, outputs, *windows.output))
 
 
 def _repeat(low: Lowering, numbers: Known, count: int) -> Known:
@@ -228,7 +229,8 @@ def lower_batch_norm(low: Lowering, call: Call) -> Value:
     epsilon = known(np.float32(call.number("epsilon", 1e-5)))
     if len(x.shape) < 2 or any(k.shape != (x.shape[1],) for k in (gamma, beta, mean, variance)):
         raise Malformed("one number per channel", f"{gamma.shape} for {x.shape}")
-    weight = exact.divide(gamma, exact.root(exact.add(variance, epsilon)))
+    # ONNX Runtime multiplies by the inverse of the root
+    weight = exact.rounded_more(exact.divide(gamma, exact.root(exact.add(variance, epsilon))), 2)
     bias = exact.subtract(beta, exact.multiply(mean, weight))
     per_channel = (x.shape[1],) + (1,) * (len(x.shape) - 2)
     return low.scale(x, weight.reshaped(per_channel), bias.reshaped(per_channel))

@@ -109,6 +109,7 @@ class _Import:
                 decode_attributes(node),
                 self._asked(node),
                 self.source.opset,
+                len(node.output),
             )
             check_types(call)
             self.ragged.check(node, call)

@@ -226,7 +226,6 @@ class Lowering:
 
         one, zero = known(1.0), known(0.0)
         w, b = weight or one, bias or zero
-        self.weigh(w)
         op = Scale(
             order.size,
             bias=placed(b.value),
@@ -234,14 +233,20 @@ class Lowering:
             weight_error=None if w.error is None else placed(w.error),
             bias_error=None if b.error is None else placed(b.error),
             bias_single=None if b.single is None else placed(b.single),
+            folded=self.weigh(w),
         )
         return View(self.emit(op, view.node), view.index)
 
-    def weigh(self, *numbers: Known) -> None:
-        """Note whether numbers that become weights are, in single precision, a few roundings off at most."""
-        for k in numbers:
-            if k.single is not None and bool((k.single > FOLDINGS * exact.SINGLE * np.abs(k.value)).any()):
-                self.cancelled = True
+    def weigh(self, *numbers: Known) -> bool:
+        """Whether single precision rounded numbers that become weights; a few roundings at most, which is noted."""
+        off = [k for k in numbers if k.single is not None and bool(k.single.any())]
+        for k in off:
+            self.cancelled |= bool((_single(k) > FOLDINGS * exact.SINGLE * np.abs(k.value)).any())
+        return bool(off)
+
+    def expect_stored(self, number: Known) -> None:
+        """Note whether single precision rounded a number that an operator uses otherwise than as a weight."""
+        self.cancelled |= number.single is not None and bool(number.single.any())
 
     def sum(self, coefficients: tuple[float, ...], *views: View) -> View:
         """An integer combination of views of broadcastable shapes."""
@@ -263,14 +268,14 @@ class Lowering:
         """
         size = math.prod(shape)
         self.charge(view.size)
-        self.weigh(weight)
+        folded = self.weigh(weight)
         matrix = self._matrix(view, rows, weight.value, size)
         small = weight.error is None and _small_integers(weight.value)
         if matrix.nnz < int((view.index >= 0).sum()) and not small:
             view = self.fresh(self.flat(view), view.shape)
             matrix = self._matrix(view, rows, weight.value, size)
         error = None if weight.error is None else self._matrix(view, rows, weight.error, size)
-        op = Sparse(size, bias=np.zeros(size), weight=matrix, weight_error=error)
+        op = Sparse(size, bias=np.zeros(size), weight=matrix, weight_error=error, folded=folded)
         return self.fresh(self.emit(op, view.node), shape)
 
     def _matrix(self, view: View, rows: NDArray[Any], weight: NDArray[Any], outputs: int) -> sparse.csr_array:
@@ -308,7 +313,7 @@ class Lowering:
 
     def dense(self, view: View, weight: Known, bias: Known | None = None) -> View:
         """weight @ view + bias for a flat view; a view that loses little is folded into the columns."""
-        self.weigh(weight, *(() if bias is None else (bias,)))
+        folded = self.weigh(weight, *(() if bias is None else (bias,)))
         outputs = weight.shape[0]
         numbers, error, node = weight.value, weight.error, view.node
         index, size = view.index.ravel(), self.size(view.node)
@@ -325,6 +330,7 @@ class Lowering:
             weight=np.ascontiguousarray(numbers),
             weight_error=None if error is None else np.ascontiguousarray(error),
             bias_error=None if offset.error is None else np.ascontiguousarray(offset.error),
+            folded=folded,
         )
         return self.fresh(self.emit(op, node), (outputs,))
 
@@ -355,7 +361,12 @@ def _columns(numbers: NDArray[Any], index: Index, keep: NDArray[np.bool_], size:
 
 
 def _all_equal(k: Known, number: float) -> bool:
-    return k.error is None and bool((k.value == number).all())
+    same = k.error is None and (k.single is None or not k.single.any())
+    return same and bool((k.value == number).all())
+
+
+def _single(k: Known) -> NDArray[np.float64]:
+    return np.zeros(k.shape) if k.single is None else k.single
 
 
 def _small_integers(numbers: NDArray[Any]) -> bool:

@@ -11,12 +11,10 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
+from verifolio.graph.evaluator import evaluator
 from verifolio.graph.graph import Graph
-from verifolio.graph.module import double_module
 from verifolio.graph.ops import (
     Affine,
     Array,
@@ -33,8 +31,6 @@ from verifolio.graph.ops import (
     Sum,
     Whole,
 )
-from verifolio.graph.steps import jumps
-from verifolio.run.threads import one_thread
 
 UNIT = 2.0**-22  # four of float32's largest relative rounding errors: an operator may round a few times
 # Differences of up to this many roundings are rounding; a wrong import differs by far more.
@@ -46,9 +42,9 @@ WHOLE = 2.0**24  # smaller whole numbers, and their sums, are exact in single pr
 
 
 @cache
-def _pool() -> Tensor:
+def _pool() -> Array:
     random = np.random.default_rng(0)
-    return torch.from_numpy((0.5 + random.random(_POOL)) * random.choice([-1.0, 1.0], _POOL) * UNIT)
+    return np.asarray((0.5 + random.random(_POOL)) * random.choice([-1.0, 1.0], _POOL) * UNIT)
 
 
 class _Noise:
@@ -57,22 +53,22 @@ class _Noise:
     def __init__(self) -> None:
         self.pool, self.at = _pool(), 0
 
-    def like(self, value: Tensor) -> Tensor:
+    def like(self, value: Array) -> Array:
         self.at = (self.at + 7919) % (_POOL // 2)
         width = value.shape[1]
         row = (
             self.pool[self.at : self.at + width]
             if width <= _POOL // 2
-            else self.pool.repeat(-(-width // _POOL))
+            else np.tile(self.pool, -(-width // _POOL))
         )
         return row[:width]
 
-    def shake(self, value: Tensor, count: int, floor: float | Tensor = 0.0) -> Tensor:
+    def shake(self, value: Array, count: int, floor: float | Array = 0.0) -> Array:
         """The value with roundings in all rows but the first `count`; whole numbers are not rounded."""
         rest = value[count:]
-        whole = (rest == torch.round(rest)) & (rest.abs() < WHOLE)
+        whole = (rest == np.round(rest)) & (np.abs(rest) < WHOLE)
         moved = rest + self.like(rest) * (rest + floor)
-        return torch.cat([value[:count], torch.where(whole & (value[:count] == rest), rest, moved)])
+        return np.concatenate([value[:count], np.where(whole & (value[:count] == rest), rest, moved)])
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,6 +85,10 @@ class Values:
         value = self.clean[parent]
         if not isinstance(op, Step | Whole):
             return np.zeros(value.shape, bool)
+        import torch
+
+        from verifolio.graph.steps import jumps
+
         spread = np.abs(self.rounded[parent] - value)
         gap = jumps(op, torch.from_numpy(value)).numpy()
         return np.asarray(
@@ -111,20 +111,20 @@ class Values:
 def evaluate(graph: Graph, points: Array) -> Values:
     """Every node at the points, once exactly (in double precision) and once with random roundings."""
     count, noise = len(points), _Noise()
-    module = double_module(graph)
-    values: list[Tensor] = [torch.from_numpy(np.tile(points, (2, 1)))]
-    with one_thread(), torch.no_grad():
-        for node, step in list(zip(graph.nodes, module.layers, strict=True))[1:]:
+    compute = evaluator(graph)
+    values: list[Array] = [np.tile(points, (2, 1))]
+    with np.errstate(all="ignore"):
+        for i, node in list(enumerate(graph.nodes))[1:]:
             inputs = [values[p] for p in node.parents]
             if isinstance(node.op, Affine | Sum):
                 inputs = [noise.shake(t, count) for t in inputs]
-            out = step(*inputs).expand(2 * count, -1)
+            out = np.broadcast_to(compute.layer(i, *inputs), (2 * count, node.op.size))
             moved = isinstance(node.op, Select | Concat)
             values.append(out if moved else noise.shake(out, count, _floor(node.op)))
-    return Values(graph, [v[:count].numpy() for v in values], [v[count:].numpy() for v in values])
+    return Values(graph, [v[:count] for v in values], [v[count:] for v in values])
 
 
-def _floor(op: Op) -> float | Tensor:
+def _floor(op: Op) -> float | Array:
     """The absolute size of what an operator rounds, beyond its value."""
     if isinstance(op, Elementwise):
         return 1.0 if op.function in _FLOORED else 0.0
@@ -133,9 +133,8 @@ def _floor(op: Op) -> float | Tensor:
         return 0.0
     if isinstance(op, Conv):
         error = np.repeat(error, math.prod(op.output_shape[1:]))
-    return torch.from_numpy(
-        error * 2.0**53
-    )  # the numbers whose sum was rounded, in double precision, to the bias
+    # the numbers whose sum was rounded, in double precision, to the bias
+    return np.asarray(error * 2.0**53)
 
 
 def work(graph: Graph) -> int:

@@ -211,7 +211,7 @@ def lower_split(low: Lowering, call: Call) -> list[Value]:
     axis = call.axis("axis", 0, len(x.shape))
     sizes = call.integers("split") or call.integers_at(1)
     if sizes is None:
-        parts = call.integer("num_outputs", call.outputs)
+        parts = call.integer("num_outputs", call.declared)
         chunk = -(-x.shape[axis] // max(parts, 1))
         sizes = tuple(min(chunk, x.shape[axis] - i * chunk) for i in range(parts))
     if sum(sizes) != x.shape[axis] or min(sizes, default=0) < 0:

@@ -72,6 +72,11 @@ def _small(call: Call) -> bool:
     return any(bool((abs(k.value.astype(float)) <= SMALL).all()) for k in constants)
 
 
+def _of_whole(value: Value | None) -> bool:
+    """Whether a tensor is of an integer type or bool."""
+    return value.whole if isinstance(value, View) else isinstance(value, Known) and not value.is_float
+
+
 def typed(call: Call, made: list[Value]) -> list[Value]:
     """The results, marked where they are of an integer type or bool."""
     whole = any(isinstance(v, View) and v.whole for v in call.inputs) or call.op in _WHOLE | _QUANTISED
@@ -80,6 +85,6 @@ def typed(call: Call, made: list[Value]) -> list[Value]:
     elif call.op == "Cast":
         whole = call.integer("to", 0) not in _FLOAT_TYPES
     elif call.op in ("Where", "Gather", "Slice", "ScatterND"):  # what is picked has the type of the data
-        data = call.inputs[1] if call.op == "Where" else call.inputs[0]
-        whole = isinstance(data, View) and data.whole
+        picked = call.inputs[1:] if call.op == "Where" else call.inputs[:1]
+        whole = any(_of_whole(v) for v in picked)
     return [replace(v, whole=whole) if isinstance(v, View) else v for v in made]

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from verifolio.model.problem import Problem
@@ -49,8 +50,13 @@ class Bounder(ABC):
 class Bounders(Mapping[str, Bounder]):
     """The installed bounders by name, and the best one for a problem."""
 
-    def __init__(self, bounders: Mapping[str, Bounder]) -> None:
-        self._bounders = dict(bounders)
+    def __init__(self, bounders: Mapping[str, Bounder] | Callable[[], Mapping[str, Bounder]]) -> None:
+        """A function that makes them is called when one is first wanted: importing bounders is slow."""
+        self._given = bounders
+
+    @cached_property
+    def _bounders(self) -> Mapping[str, Bounder]:
+        return dict(self._given() if callable(self._given) else self._given)
 
     def __getitem__(self, name: str) -> Bounder:
         return self._bounders[name]

@@ -6,8 +6,8 @@ import hashlib
 import json
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -28,7 +28,8 @@ class Dataset:
 
     `raw` has one flat input per row, in the type it is stored in, and the values are `raw / scale`; `shape`
     is that of one input. Labels are class numbers, -1 where there are none; `classes` counts the classes.
-    `features` are the names of the values and `class_names` those of the classes, where they have any.
+    `features` are the names of the values and `class_names` those of the classes, where they have any. `categories`
+    has the values of features that are no numbers, by position; an input has the place of its value there.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Dataset:
     scale: float = 1.0
     features: tuple[str, ...] = ()
     class_names: tuple[str, ...] = ()
+    categories: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         size = int(np.prod(self.shape))

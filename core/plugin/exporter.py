@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,6 +20,8 @@ class Export:
 
     `outputs` gives the original's outputs (n, m) for inputs (n, *shape); `predict` the positions of its classes (n,).
     Either may be missing. `classes` are the labels of the outputs and `features` the names of the inputs, in order.
+    Features that are `categories` are read as positions in their lists of values, and cannot lie between two; one
+    with an empty list is not read at all. `note` is what a user should know about the network.
     """
 
     model: bytes
@@ -28,6 +30,8 @@ class Export:
     predict: Callable[[Array], NDArray[np.int64]] | None = None
     classes: tuple[Any, ...] = ()
     features: tuple[str, ...] = ()
+    categories: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)
+    note: str = ""
 
 
 class Exporter(ABC):

@@ -163,10 +163,10 @@ class Plugins:
         self.broken.setdefault(name, f"{type(error).__name__}: {' '.join(str(error).split())}")
 
     def all_bounders(self) -> Bounders:
-        """One instance of every usable bounder."""
+        """One instance of every usable bounder, made when one is first wanted."""
         from verifolio.plugin.bounder import Bounders
 
-        return Bounders({name: cls() for name, cls in self.bounders.usable().items()})
+        return Bounders(lambda: {name: cls() for name, cls in self.bounders.usable().items()})
 
     def make_executor(self, spec: str, workers: int = 1, device: str = "cpu") -> Executor:
         """The executor `NAME` or `NAME@ADDRESS`; one that has an option for devices is told the device."""

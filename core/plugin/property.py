@@ -153,6 +153,7 @@ class Property(ABC):
     Options: ClassVar[type] = NoOptions
     networks: int = 1  # how many networks it is about; options may say so
     needs_outputs: ClassVar[bool] = False  # whether it mentions the reference's outputs
+    by_order: ClassVar[bool] = False  # whether it depends on nothing but the order of the outputs
     growth: Growth = Growth.OTHER  # how its query changes with the radius
     growth_reason: ClassVar[str] = "it does not say that it is monotone in the radius"
     source: ClassVar[str] = ""  # a hash of the file that defines it
@@ -262,7 +263,7 @@ def check_labels(labels: Tensor, outputs: int) -> None:
     _check_outputs(outputs)
     wrong = labels[(labels < 0) | (labels >= outputs)]
     if len(wrong):
-        remedy = "does the data belong to the network, and does it have labels?"
+        remedy = "classes count from 0; does the data belong to the network, and does it have labels?"
         raise InputError("label", f"a class from 0 to {outputs - 1}", str(int(wrong[0])), remedy)
 
 

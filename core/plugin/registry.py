@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, TypeVar
 
-from verifolio.errors import UnknownPlugin
+from verifolio.errors import UnknownPlugin, near
 
 T = TypeVar("T")
 
@@ -29,7 +29,9 @@ class Registry(Generic[T]):
         """The class of that name; the error lists what there is and why one is unavailable."""
         if name not in self._classes:
             known = ", ".join(sorted(self._classes)) or "none"
-            raise UnknownPlugin(f"no {self.kind} named {name!r}; installed: {known}")
+            raise UnknownPlugin(
+                f"no {self.kind} named {name!r}; installed: {known}{near(name, self._classes)}"
+            )
         missing = self.unavailable(name)
         if missing is not None:
             raise UnknownPlugin(f"{self.kind} {name!r} is not available: {missing}")

@@ -16,7 +16,7 @@ from verifolio.plugin.choice import Choice
 from verifolio.portfolio.features import FEATURES
 from verifolio.portfolio.tree import Member, Portfolio, Race, Series, Stage
 
-KEYS = ("verifier", "options", "seconds", "share", "optional", "at_most")
+KEYS = ("verifier", "options", "seconds", "share", "optional", "at_most", "early")
 BATCHES = ("attack", "bounder")  # keys beside the tree: who works on many questions at once
 SHAPES: Mapping[str, type[Series] | type[Race]] = {"sequence": Series, "race": Race}
 MAX_BYTES = 1_000_000  # a thousand times the largest portfolio so far
@@ -119,13 +119,23 @@ class _Reader:
         options = self._value(entries["options"]) if "options" in entries else {}
         if not isinstance(options, dict) or not all(isinstance(k, str) for k in options):
             raise InputError(self.where(entries["options"]), "a mapping of options", repr(options))
-        optional = self._value(entries["optional"]) if "optional" in entries else False
-        if not isinstance(optional, bool):
-            raise InputError(self.where(entries["optional"]), "true or false", repr(optional))
         where = self.where(entries.get("options", node))
         seconds = self._positive(entries, "seconds", math.inf)
         share = self._positive(entries, "share", 1.0)
-        return Member(Choice(name, options, where), seconds, share, optional, self._limits(entries))
+        optional, early, limits = (
+            self._flag(entries, "optional"),
+            self._flag(entries, "early"),
+            self._limits(entries),
+        )
+        if early and limits:
+            raise InputError(self.where(entries["at_most"]), "`early` or `at_most`", "both")
+        return Member(Choice(name, options, where), seconds, share, optional, limits, early)
+
+    def _flag(self, entries: dict[str, yaml.Node], key: str) -> bool:
+        value = self._value(entries[key]) if key in entries else False
+        if not isinstance(value, bool):
+            raise InputError(self.where(entries[key]), "true or false", repr(value))
+        return value
 
     def _limits(self, entries: dict[str, yaml.Node]) -> dict[str, int]:
         """What `at_most` says: features and whole numbers."""

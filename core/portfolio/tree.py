@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
+from itertools import takewhile
 from typing import Literal
 
 from verifolio.errors import InputError, UnknownPlugin
@@ -23,7 +24,8 @@ class Member:
     """A verifier and how much of the query's time it may use: `seconds`, a `share` of all, or what is left.
 
     An `optional` member that is not installed is passed over; any other one missing is an error. Also passed over is
-    a member where the query has more of a feature than `at_most` allows (`verifolio.portfolio.features`).
+    a member where the query has more of a feature than `at_most` allows (`verifolio.portfolio.features`). An `early`
+    one at the head of the sequence begins while workers still import what the others need, if the network is small.
     """
 
     verifier: Choice | Verifier
@@ -31,6 +33,7 @@ class Member:
     share: float | None = None
     optional: bool = False
     at_most: Mapping[str, int] = field(default_factory=dict)
+    early: bool = False
 
     @property
     def name(self) -> str:
@@ -46,7 +49,7 @@ class Member:
         chosen = self.verifier
         plain = dict(chosen.options) if isinstance(chosen, Choice) else asdict(chosen.options)
         limits: dict[str, object] = {"seconds": self.seconds, "share": self.share, "optional": self.optional}
-        limits["at_most"] = dict(self.at_most)
+        limits |= {"at_most": dict(self.at_most), "early": self.early}
         return {"verifier": self.name, "options": plain} | {k: v for k, v in limits.items() if v}
 
 
@@ -106,6 +109,13 @@ class Portfolio:
     def members(self) -> tuple[Member, ...]:
         return tuple(_members(self.root))
 
+    @property
+    def early(self) -> tuple[Member, ...]:
+        """The early members at the head of the sequence."""
+        stages = self.root.stages if isinstance(self.root, Series) else (self.root,)
+        head = takewhile(lambda s: isinstance(s, Member) and s.early, stages)
+        return tuple(s for s in head if isinstance(s, Member))
+
     def able(self, ability: Ability, plugins: Plugins | None = None) -> Member | None:
         """Who has a batch ability here; an error where the named one lacks it."""
         known = current_plugins() if plugins is None else plugins
@@ -115,10 +125,13 @@ class Portfolio:
             cls = class_of(member.verifier, known)
             if cls is None and named is not None and not member.optional:
                 build(member.verifier)  # says why it cannot be used
-            if cls is not None and getattr(cls, f"can_{ability}_many"):
+            # bounds that are positive are proofs
+            trusted = cls is not None and (cls.can_prove or ability != "bound")
+            if trusted and getattr(cls, f"can_{ability}_many"):
                 return member
         if named is not None and class_of(named.verifier, known) is not None and ability != "approach":
-            expected = f"a verifier that can {ability} many questions at once"
+            proves = " and declares that it can prove" if ability == "bound" else ""
+            expected = f"a verifier that can {ability} many questions at once{proves}"
             raise InputError(f"portfolio {self.name}", expected, named.name, "name another one")
         return None
 

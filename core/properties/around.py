@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from verifolio.errors import InputError
+from verifolio.errors import InputError, near
 from verifolio.model.problem import Ball
 from verifolio.plugin.property import Reference
 
@@ -87,7 +87,9 @@ class Features:
             return feature
         known = ", ".join(self.names[:20]) + (", ..." if len(self.names) > 20 else "")
         expected = f"one of {known}" if self.names else f"a position from 0 to {self.size - 1}"
-        raise InputError("feature", expected, repr(feature), "check the name")
+        raise InputError(
+            "feature", expected, repr(feature), "check the name" + near(str(feature), self.names)
+        )
 
     def around(self, norm: float = math.inf) -> Around:
         """The neighbourhood that they describe."""

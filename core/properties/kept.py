@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
+from numpy.typing import NDArray
 
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.estimator import OracleLike
@@ -29,6 +30,16 @@ def keep(
         store.add_finding(_row(prop, networks, reference, finding))
 
 
+def misclassified(
+    prop: Property, networks: Sequence[Network], reference: Reference, y: NDArray[np.floating]
+) -> bool:
+    """Whether an input with the outputs `y` has another class than its label, and violates the property by that."""
+    if len(networks) != 1 or reference.label not in range(len(y)) or int(np.argmax(y)) == reference.label:
+        return False
+    known = reference.with_outputs(networks) if prop.needs_outputs else reference
+    return not prop.holds(np.asarray(y, np.float64), known, reference.x)
+
+
 def keep_misclassified(
     oracle: OracleLike, prop: Property, networks: Sequence[Network], reference: Reference
 ) -> None:
@@ -46,8 +57,10 @@ def _row(
     witness = None if finding is None else finding.witness
     named = [{"name": n.path.name, "sha256": n.sha256} for n in networks]
     text = json.dumps([named, prop.key, reference.label, reference.epsilon, reference.norm])
+    # the legal range and radii of single features are in the box, and nowhere else
+    lower, upper = reference.box
     return {
-        "key": hashlib.sha256(text.encode() + x.tobytes()).hexdigest(),
+        "key": hashlib.sha256(text.encode() + x.tobytes() + lower.tobytes() + upper.tobytes()).hexdigest(),
         "networks": json.dumps(named),
         "property": prop.name,
         "epsilon": reference.epsilon,

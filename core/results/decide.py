@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,11 +13,12 @@ import numpy as np
 from verifolio.data import check_range, check_shape
 from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network
+from verifolio.onnx_import.values_at import outputs_at
 from verifolio.plugin.data_source import NO_LABEL, Dataset
 from verifolio.plugin.estimator import OracleLike
 from verifolio.plugin.property import Property, Reference
 from verifolio.properties.around import Around
-from verifolio.properties.kept import keep_misclassified
+from verifolio.properties.kept import keep_misclassified, misclassified
 from verifolio.properties.verdict import Finding, PropertyStatus, decide_many
 from verifolio.properties.whole import Whole
 from verifolio.results.counterexample import Array, Counterexample
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from verifolio.model.answer import Witness
 
 Mode = Literal["label", "predicted"]
+TOLD = 0.6  # an accuracy below this share is worth a word about preprocessing
 
 
 def check_labels(data: Dataset, indices: Sequence[int], reference: Mode) -> None:
@@ -33,6 +36,31 @@ def check_labels(data: Dataset, indices: Sequence[int], reference: Mode) -> None
     if reference == "label" and (data.labels[list(indices)] == NO_LABEL).any():
         remedy = "give y, or ask about what the network predicts (reference='predicted')"
         raise InputError(f"data {data.name}", "labels", "none", remedy)
+
+
+def warn(inputs: Inputs) -> None:
+    """Say at once what looks like a mistake: a low accuracy, or a radius in other units than the data's."""
+    share, count = inputs.accuracy, len(inputs.indices)
+    if share is not None and inputs.network.output_size > 1:
+        warn_of_accuracy(share, count, scaled=inputs.data.scale != 1.0)
+    around = inputs.around
+    width = np.asarray(around.high, np.float64) - np.asarray(around.low, np.float64)
+    if around.reach is None and around.epsilon > 0 and bool(np.all(around.epsilon >= width)):
+        sys.stderr.write(
+            f"warning: a radius of {around.epsilon:g} covers all legal values; it is in the units of the data\n"
+        )
+
+
+def warn_of_accuracy(share: float, count: int, scaled: bool = False) -> None:
+    """An accuracy that looks like wrong preprocessing is said at once."""
+    if share >= TOLD:
+        return
+    sys.stderr.write(
+        f"warning: the network classifies {round(share * count)} of {count} of these inputs as labelled; "
+        "are preprocessing (scale, mean, std, channels, layout) and labels right?\n"
+    )
+    if scaled:
+        sys.stderr.write("bytes are read as 0 to 1; for a network that reads 0 to 255, scale is 1/255\n")
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +87,9 @@ class Inputs:
     @cached_property
     def clean(self) -> dict[int, Array]:
         """The network's outputs at the inputs themselves."""
-        return {i: self.network.replay(self.data.image(i)).astype(np.float64) for i in self.indices}
+        points = [self.data.image(i) for i in self.indices]
+        found = self.network.compute(outputs_at, self.network, points)
+        return {i: y.astype(np.float64) for i, y in zip(self.indices, found, strict=True)}
 
     def predicted(self, index: int) -> int:
         return int(self.clean[index].argmax())
@@ -91,7 +121,7 @@ class Inputs:
         prop = Whole(self.prop, self.around.integers) if self.around.integers else self.prop
         waiting: dict[int, Reference] = {}
         for index, reference in self.references().items():
-            if self._wrong_already(prop, reference, index):
+            if misclassified(prop, [self.network], reference, self.clean[index]):
                 keep_misclassified(oracle, prop, [self.network], reference)
                 yield self._blank(index, "misclassified")
             else:
@@ -99,12 +129,6 @@ class Inputs:
         order = list(waiting)
         for k, finding in decide_many(oracle, prop, [self.network], [waiting[i] for i in order]):
             yield self.verdict(order[k], waiting[order[k]], finding)
-
-    def _wrong_already(self, prop: Property, reference: Reference, index: int) -> bool:
-        if self.predicted(index) == reference.label:
-            return False
-        known = reference.with_outputs([self.network]) if prop.needs_outputs else reference
-        return not prop.holds(self.clean[index], known, reference.x)
 
     def _blank(self, index: int, status: Literal["open", "misclassified"], reason: str = "") -> InputVerdict:
         label, predicted = self.named(self.label(index)), self.named(self.predicted(index))

@@ -83,13 +83,15 @@ class Link:
 class Job:
     """A module-level function, what to call it with, and what it may use.
 
-    An idle worker that has run the same `affinity` before is preferred: its module-level caches are warm.
+    An idle worker that has run the same `affinity` before is preferred: its module-level caches are warm. A `light`
+    job needs few modules: while no full worker is ready it runs in one that has imported less.
     """
 
     function: Callable[[Any, Link], Any]
     payload: object = None
     limits: Limits = Limits()
     affinity: str = ""
+    light: bool = False
 
     def __post_init__(self) -> None:
         module = getattr(self.function, "__module__", None)

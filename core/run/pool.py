@@ -34,6 +34,7 @@ class Ticket:
         self._number = number
         self._pool = pool
         self._slot: Slot | None = None
+        self._light = False
         self._unwanted = False
         self._overtaken = 0
 
@@ -58,7 +59,8 @@ class Pool:
     and for each worker forks a supervisor, which is the child subreaper of all that its worker starts, and
     which forks the worker: driver - template - supervisor - worker - whatever the job starts. The driver
     itself is left alone: it adopts no orphans and gets no signal handlers. Modules that jobs need and that
-    are slow to import belong into `preload`, as long as importing them starts no computation.
+    are slow to import belong into `preload`, as long as importing them starts no computation. Workers for light jobs
+    are forked as soon as `light` is imported; they are there until the first full worker is.
 
     A worker is used again unless its job died, was killed, or left a child, a thread or a closed output.
     `on_message` is called from threads of the pool, one job's messages in order; it should be quick. A pool
@@ -70,12 +72,13 @@ class Pool:
         workers: int = 1,
         preload: Sequence[str] = ("torch", "onnxruntime"),
         on_message: Callable[[Ticket, object], None] | None = None,
+        light: Sequence[str] = (),
     ) -> None:
         if workers < 1:
             message = f"workers: expected at least 1, got {workers}"
             raise ValueError(message)
         self._workers = workers
-        self._preload = tuple(preload)
+        self._preload, self._light = tuple(preload), tuple(light)
         self._on_message = on_message
         self._numbers = itertools.count(1)
         self._queue: deque[Ticket] = deque()
@@ -101,10 +104,12 @@ class Pool:
                 message = "expected an open pool of this process, got a closed or forked one; make a new Pool"
                 raise PoolError(message)
             ticket = Ticket(job, next(self._numbers), self)
+            ticket._light = job.light and bool(self._light) and not self._full()
             self._queue.append(ticket)
-            idle = sum(slot.idle for slot in self._slots)
-            if len(self._queue) > idle and len(self._slots) < self._workers:
-                self._add_slot()
+            slots = [slot for slot in self._slots if slot.light == ticket._light]
+            waiting = sum(other._light == ticket._light for other in self._queue)
+            if waiting > sum(slot.idle for slot in slots) and len(slots) < self._workers:
+                self._add_slot(ticket._light)
             self._changed.notify_all()
         return ticket
 
@@ -148,8 +153,12 @@ class Pool:
         if ticket._slot is not None and not ticket.done():
             ticket._slot.cancel(ticket._number)
 
-    def _add_slot(self) -> None:
-        slot = Slot()
+    def _full(self) -> bool:
+        """Whether a full worker is there or about to be."""
+        return any(slot.connected and not slot.light for slot in self._slots)
+
+    def _add_slot(self, light: bool) -> None:
+        slot = Slot(light)
         thread = threading.Thread(target=self._run, args=(slot,), name="verifolio-slot", daemon=True)
         self._slots.append(slot)
         self._threads.append(thread)
@@ -180,10 +189,16 @@ class Pool:
             if self._closed:
                 return "the pool was closed"
             if self._template is None or not self._template.alive():
-                self._template = take(self._preload)
+                self._template = take(self._preload, self._light)
             template = self._template
-            control = template.supervise()
-        return "" if slot.connect(control) else template.complaint()
+            control = template.supervise(slot.light)
+        connected = slot.connect(control)
+        with self._changed:
+            self._changed.notify_all()  # light slots may leave
+        return "" if connected else self._complaint(template)
+
+    def _complaint(self, template: Template) -> str:
+        return "the pool was closed" if self._closed else template.complaint()
 
     def _perform(self, slot: Slot, ticket: Ticket) -> Result:
         def tell(message: object) -> None:
@@ -197,24 +212,33 @@ class Pool:
         return slot.perform(ticket.job, ticket._number, lambda: not ticket._unwanted, tell)
 
     def _take(self, slot: Slot) -> Ticket | None:
-        """Wait for a ticket that suits the slot; None when the pool closes."""
+        """Wait for a ticket that suits the slot; None when the pool closes, or the slot is not needed any more."""
         with self._changed:
             slot.idle = True
-            self._changed.wait_for(lambda: self._closed or self._choose(slot) is not None)
+            self._changed.wait_for(
+                lambda: self._closed or self._spare(slot) or self._choose(slot) is not None
+            )
             slot.idle = False
             ticket = None if self._closed else self._choose(slot)
             if ticket is None:
+                self._slots = [other for other in self._slots if other is not slot or self._closed]
                 return None
-            if ticket is not self._queue[0]:
-                self._queue[0]._overtaken += 1
+            first = next(other for other in self._queue if other._light == slot.light)
+            if ticket is not first:
+                first._overtaken += 1
             self._queue.remove(ticket)
             ticket._slot = slot
             self._changed.notify_all()  # a ticket that was left to this slot may now be anyone's
             return ticket
 
+    def _spare(self, slot: Slot) -> bool:
+        """Whether it is for light jobs only, and there are full workers now."""
+        return slot.light and self._full()
+
     def _choose(self, slot: Slot) -> Ticket | None:
         """The first job the slot is warm for, else the first that no other idle slot is warm for."""
-        window = list(itertools.islice(self._queue, WINDOW))
+        fitting = (ticket for ticket in self._queue if ticket._light == slot.light)
+        window = list(itertools.islice(fitting, WINDOW))
         if window and window[0]._overtaken < OVERTAKING:
             for ticket in window:
                 if ticket.job.affinity in slot.affinities:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import socket
 import threading
 from collections.abc import Callable
 from multiprocessing import reduction
@@ -32,9 +34,12 @@ ORPHANED = "the supervisor of the worker died"
 class Slot:
     """Room for one running job: a supervisor, its worker, and the channel to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, light: bool = False) -> None:
         self.affinities: set[str] = set()
+        self.light = light
         self.idle = False
+        self._leaving = False
+        self._awaited: Connection | None = None  # a supervisor that has not said hello yet
         self._control: Connection | None = None
         self._channel: Connection | None = None
         self._lock = threading.Lock()  # orders come from any thread
@@ -46,14 +51,20 @@ class Slot:
         return self._control is not None
 
     def connect(self, control: Connection) -> bool:
-        """Wait for a new supervisor's hello; False if it will never come."""
+        """Wait for a new supervisor's hello; False if it will never come, or nobody wants it any more."""
+        with self._lock:
+            self._awaited = None if self._leaving else control
         try:
+            if self._leaving:
+                raise EOFError
             control.recv()
         except (EOFError, OSError):
-            control.close()
+            with self._lock:
+                self._awaited = None
+                control.close()
             return False
         with self._lock:
-            self._control = control
+            self._awaited, self._control = None, control
         return True
 
     def disconnect(self) -> None:
@@ -72,8 +83,16 @@ class Slot:
                 self._order(Cancel(number))
 
     def quit(self) -> None:
-        """Have everything killed."""
-        self._tell(Quit())
+        """Have everything killed, and wait for no supervisor any more."""
+        with self._lock:
+            self._leaving = True
+            self._order(Quit())
+            if self._awaited is not None:
+                with (
+                    contextlib.suppress(OSError),
+                    socket.socket(fileno=os.dup(self._awaited.fileno())) as other,
+                ):
+                    other.shutdown(socket.SHUT_RDWR)  # ends the wait for its hello
 
     def leave(self) -> None:
         """Have everything killed and wait until the supervisor has gone, too."""

@@ -11,8 +11,6 @@ import time
 from collections.abc import Iterable
 from pathlib import Path
 
-import psutil
-
 PR_SET_PDEATHSIG = 1  # from Linux's prctl.h: the parent's death sends a signal
 PR_SET_CHILD_SUBREAPER = 36  # from Linux's prctl.h: processes whose parents are gone become our children
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -50,6 +48,8 @@ def children(pid: int) -> list[int]:
 
 
 def _children_portably(pid: int) -> list[int]:
+    import psutil
+
     try:
         return [child.pid for child in psutil.Process(pid).children()]
     except psutil.Error:
@@ -72,11 +72,20 @@ def resident(pids: Iterable[int]) -> int:
 
 
 def _resident_of(pid: int) -> int:
+    if not _HAS_STATM:
+        return _resident_portably(pid)
     try:
-        if _HAS_STATM:
-            return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE
+        return int(Path(f"/proc/{pid}/statm").read_bytes().split()[1]) * _PAGE
+    except (OSError, IndexError):
+        return 0
+
+
+def _resident_portably(pid: int) -> int:
+    import psutil
+
+    try:
         return int(psutil.Process(pid).memory_info().rss)
-    except (OSError, IndexError, psutil.Error):
+    except (OSError, psutil.Error):
         return 0
 
 

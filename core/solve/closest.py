@@ -45,13 +45,14 @@ class ClosestTrial(Trial):
         task, verifier = self.task, build(self.task.verifier)
         if not isinstance(task, ClosestTask) or task.ball is None or not verifier.can_minimise:
             return Report(Verdict.ERROR, f"{verifier.name} does not minimise")
+        self.evidence.proves = verifier.can_prove
         lower, reasons = math.inf, []
         for problem in self.query.problems:
             refusal = verifier.refuses(problem)
             if refusal is not None:
                 return Report(Verdict.UNKNOWN, f"refuses: {refusal}", refused=True, distance=0.0)
             found, reason = self._minimise(verifier, problem, task.ball)
-            lower = min(lower, found)
+            lower = min(lower, found if verifier.can_prove else 0.0)
             reasons += [reason] if reason else []
         witness = None if self.witness is None else confirm(self.query, self.witness)
         verdict = Verdict.UNKNOWN if witness is None else Verdict.SAT

@@ -12,7 +12,10 @@ from verifolio.plugin.verifier import Verifier
 
 @dataclass(frozen=True)
 class AttemptTask:
-    """Everything a worker needs; small, because networks travel as path and hash."""
+    """Everything a worker needs; small, because networks travel as path and hash.
+
+    An `early` one is for a worker that may not have imported torch, and is refused where the network needs it.
+    """
 
     query: Query
     verifier: Choice | Verifier
@@ -21,3 +24,4 @@ class AttemptTask:
     memory: int | None = None
     cores: int = 1
     device: str = "cpu"
+    early: bool = False

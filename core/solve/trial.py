@@ -45,6 +45,10 @@ class Trial:
     def run(self) -> Report:
         verifier = build(self.task.verifier)
         self.evidence.proves = verifier.can_prove
+        if self.task.early and not self.query.plain:
+            return Report(
+                Verdict.UNKNOWN, "refuses: the network is not evaluated without torch", refused=True
+            )
         problems = self.query.problems
         if not problems:
             return Report(Verdict.UNSAT, "no input region can hold a counterexample")

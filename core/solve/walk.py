@@ -34,6 +34,9 @@ from verifolio.trust.referee import in_ball
 LEAST_SECONDS = 0.01  # starting a member costs as much
 CONFIRM_SECONDS = 10.0  # exact evaluation of the largest networks of the tests takes a second
 FALSE_PROOF = "claimed a proof that its witness refutes"
+# Seconds until the others' workers begin to start: easy queries take 0.1, the first worker's start the rest.
+HEAD_START = 0.5
+SMALL = 1 << 20  # bytes of networks: lowering them takes below 0.1 s, where torch takes above 1 s to import
 LEAST_CONFIRM = 0.1  # where time is up; an exact evaluation of a small network takes less
 # Beside a member's limit and grace: how long its supervisor may take to tell that it ended. A job that takes longer
 # was not begun in time, because the machine is busy or a plugin takes for ever to import.
@@ -101,6 +104,7 @@ class Walk:
         self._lock = threading.Lock()
         self._token = Token()
         self._opinions: dict[int, Opinion] = {}
+        self._done: set[int] = set()  # early members
         self._started = time.monotonic()
 
     def cancel(self) -> None:
@@ -113,8 +117,10 @@ class Walk:
     def run(self) -> Answer:
         """Walk the tree; the answer has every attempt in it."""
         self._started = time.monotonic()
-        self._survey()
-        self._stage(self.portfolio.root, self.settings.timeout, self._token, self.settings.total)
+        self._early()
+        if not self.claims:
+            self._survey()
+            self._stage(self.portfolio.root, max(0.0, self._left), self._token, self.settings.total)
         seconds = time.monotonic() - self._started
         answer = self._answer(seconds)
         return replace(answer, seconds=seconds, attempts=tuple(self.attempts))
@@ -186,9 +192,20 @@ class Walk:
             token.detach(branch)
         return any(wins)
 
+    def _early(self) -> None:
+        """Members that may decide a small network's query before the others' workers are ready; unasked."""
+        if not is_small(self.query):
+            return
+        for member in self.portfolio.early:
+            seconds = min(max(0.0, self._left), member.limit(self.settings.timeout) or math.inf)
+            decided = self._member(member, seconds, self._token, self.settings.total, early=True)
+            self._done.add(id(member))
+            if decided:
+                break
+
     def _survey(self) -> None:
         """Ask every member whether it refuses, so that no time is kept for those that do."""
-        members = self.portfolio.members
+        members = tuple(m for m in self.portfolio.members if id(m) not in self._done)
         if len(members) < 2 or self._token.cancelled:
             return
         task = SurveyTask(self._light, members, self.settings.memory)
@@ -203,7 +220,9 @@ class Walk:
             return id(stage) not in self._opinions
         return any(self._willing(s) for s in stage.stages)
 
-    def _member(self, member: Member, seconds: float, token: Token, cores: int) -> bool:
+    def _member(self, member: Member, seconds: float, token: Token, cores: int, early: bool = False) -> bool:
+        if id(member) in self._done:
+            return False
         opinion = self._opinions.get(id(member))
         if isinstance(opinion, str):
             self._note(Attempt(member.name, Verdict.UNKNOWN, f"refuses: {opinion}", 0.0, refused=True))
@@ -214,28 +233,34 @@ class Walk:
             self._note(Attempt(member.name, verdict, "cancelled" if token.cancelled else "no time left", 0.0))
             return False
         with self.working(member.name, describe(self.query)):
-            result = self._await(self._job(member, seconds, cores or self.settings.cores), token)
+            result = self._await(self._job(member, seconds, cores or self.settings.cores, early), token)
         return result is not None and self._conclude(member, result)
 
     def _await(self, job: Job, token: Token) -> Result | None:
         """A job's result. Its limit counts from now: a job that no worker takes up in time is given up."""
         limits = job.limits
         most = None if limits.seconds is None else limits.seconds + limits.grace + SLACK
+        if job.light:  # the start of the first worker takes no member's time
+            most = None if math.isinf(self._left) else max(0.0, self._left)
         handle = self.executor.submit(job)
         token.attach(handle)
-        result = handle.result(None if most is None else min(most, threading.TIMEOUT_MAX))
+        result = handle.result(HEAD_START) if job.light else None
+        if result is None:
+            if job.light:
+                self.executor.warm()
+            result = handle.result(None if most is None else min(most, threading.TIMEOUT_MAX))
         if result is None and most is not None:
             handle.cancel()
             result = Result(End.TIMEOUT, detail=NOT_READY, seconds=most, messages=handle.messages())
         token.detach(handle)
         return result
 
-    def _job(self, member: Member, seconds: float, cores: int) -> Job:
+    def _job(self, member: Member, seconds: float, cores: int, early: bool) -> Job:
         s = self.settings
         with self._lock:
             known = self.evidence.copy()
-        task = AttemptTask(self._light, member.verifier, known, s.seed, s.memory, cores, s.device)
-        return self._limited(run_attempt, task, seconds, cores)
+        task = AttemptTask(self._light, member.verifier, known, s.seed, s.memory, cores, s.device, early)
+        return replace(self._limited(run_attempt, task, seconds, cores), light=early)
 
     def _limited(
         self, function: Callable[[Any, Link], Any], payload: object, seconds: float, cores: int = 1
@@ -311,6 +336,14 @@ class Walk:
     def _note(self, attempt: Attempt) -> None:
         with self._lock:
             self.attempts.append(attempt)
+
+
+def is_small(query: Query) -> bool:
+    """Whether early members are worth the reading of its networks, which the other members' workers repeat."""
+    try:
+        return sum(network.path.stat().st_size for network in query.networks) <= SMALL
+    except OSError:
+        return False
 
 
 def _claim(name: str, report: Report | None, found: Witness | None) -> MemberClaim | None:

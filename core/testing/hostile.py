@@ -48,6 +48,11 @@ def count_calls(payload: object, link: Link) -> tuple[int, int]:
     return os.getpid(), _calls
 
 
+def loaded_modules(names: tuple[str, ...], link: Link) -> list[str]:
+    """Which of these modules the worker has imported."""
+    return [name for name in names if name in sys.modules]
+
+
 def describe_process(payload: object, link: Link) -> dict[str, Any]:
     """Well-behaved: what the job finds around it."""
     torch = sys.modules.get("torch")

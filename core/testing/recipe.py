@@ -17,11 +17,25 @@ from verifolio.onnx_import.network import Network
 from verifolio.testing.draft import BENDS, OPSET, Draft
 from verifolio.testing.operators import LAYERS, OPSETS
 
-Style = Literal["small", "chain", "deep", "constants", "residual", "conv", "smooth", "operator", "quadratic"]
+Style = Literal[
+    "small",
+    "chain",
+    "deep",
+    "constants",
+    "residual",
+    "conv",
+    "smooth",
+    "operator",
+    "quadratic",
+    "image",
+    "regions",
+    "quantised",
+]
 STYLES: tuple[Style, ...] = get_args(Style)
 # in which a campaign takes them; bounds have more special cases for chains with constants than for anything else
 TURNS: tuple[Style, ...] = (*STYLES[:4], "constants", *STYLES[4:], "constants", "constants")
 DENSE, SKIP, PRODUCT = "dense", "skip", "product"
+IMAGE, WINDOW, BESIDE = "image", "window", "beside"
 MAX_WEIGHTS = 60_000  # exact evaluation of more takes seconds
 ACTIVATIONS = ("Relu", "Clip", "Clip", "LeakyRelu", "PRelu", "Abs", "HardSigmoid", "Max", "Min")
 BETWEEN = ("BatchNormalization", "Mul", "Add", "Sub", "Div", "Max", "Min", "Clip")
@@ -40,11 +54,16 @@ SMOOTH = (
     "Pow",
 )
 IMAGES = ("Conv", "Conv", "BatchNormalization", "MaxPool", "AveragePool", "ConvTranspose", "Pad")
+QUANTISED = ("QLinearMatMul", "QLinearConv", "MatMulInteger", "ConvInteger")
 
 
 @dataclass(frozen=True)
 class RecipeStep:
-    """One layer: an operator of `LAYERS`, `dense`, or a dense layer of an earlier tensor, added or multiplied."""
+    """One layer: an operator of `LAYERS`, `dense`, or a dense layer of an earlier tensor, added or multiplied.
+
+    `image` makes a square image of that width; `window` is a convolution with so many channels that keeps the size,
+    and `beside` adds one of the image itself.
+    """
 
     op: str
     seed: int
@@ -81,6 +100,7 @@ class Recipe:
     def weights(self) -> int:
         """About how many weights the dense layers have."""
         widths = [self.inputs, *(s.width for s in self.steps if s.op == DENSE), self.outputs]
+        widths = widths[1:] if any(s.op == IMAGE for s in self.steps) else widths
         return sum(a * b for a, b in itertools.pairwise(widths))
 
 
@@ -96,7 +116,24 @@ def _layer(draft: Draft, x: str, earlier: str, step: RecipeStep) -> str:
         x = draft.flat(x)
         source = str(draft.rng.choice([x, x, earlier, "x"]))
         return draft.add("Mul", x, x if draft.rng.random() < 0.3 else draft.dense(source, draft.size(x)))
+    if step.op == IMAGE:
+        return draft.image(x, max(1, draft.size(x) // step.width**2), step.width, step.width)
+    if step.op in (WINDOW, BESIDE):
+        x = draft.image(x)
+        other = _window(draft, x, step.width if step.op == WINDOW else draft.shapes[x][1])
+        return other if step.op == WINDOW else draft.add("Add", x, other)
     return LAYERS[step.op](draft, x)
+
+
+def _window(draft: Draft, x: str, channels: int) -> str:
+    """A convolution that keeps the size of an image."""
+    rng, before = draft.rng, draft.shapes[x][1]
+    reach, apart = int(rng.integers(0, 3)), int(rng.choice([1, 1, 1, 2]))
+    weight = rng.normal(size=(channels, before, 2 * reach + 1, 3))
+    weight *= 1.4 * draft.scale / np.sqrt(weight[0].size)
+    pads = [reach * apart, apart] * 2
+    bias = draft.draw(channels, least=-0.4, most=0.4)
+    return draft.add("Conv", x, draft.constant(weight), bias, pads=pads, dilations=[apart, apart])
 
 
 def random_recipe(rng: np.random.Generator, style: Style, operator: str = "") -> Recipe:
@@ -112,6 +149,13 @@ def random_recipe(rng: np.random.Generator, style: Style, operator: str = "") ->
         recipe = Recipe(min(inputs, 10), outputs, _quadratic(rng), scale, _seed(rng))
     elif style == "conv":
         recipe = Recipe(inputs, outputs, _convolutions(rng), scale, _seed(rng))
+    elif style == "image":
+        side = int(rng.integers(6, 13))
+        recipe = Recipe(int(rng.integers(1, 3)) * side**2, outputs, _image(rng, side), scale, _seed(rng))
+    elif style == "regions":
+        recipe = Recipe(min(inputs, 10), outputs, _stack(rng, "constants", ACTIVATIONS), scale, _seed(rng))
+    elif style == "quantised":
+        recipe = Recipe(min(inputs, 30), outputs, _quantised(rng), scale, _seed(rng))
     else:
         recipe = Recipe(min(inputs, 10), outputs, _around(rng, operator), 1.0, _seed(rng))
     return _affordable(recipe)
@@ -168,6 +212,32 @@ def _convolutions(rng: np.random.Generator) -> tuple[RecipeStep, ...]:
         steps.append(RecipeStep(str(rng.choice(("Relu", "Relu", "LeakyRelu", "Clip", "PRelu"))), _seed(rng)))
     if rng.random() < 0.5:
         steps += [RecipeStep(DENSE, _seed(rng), int(rng.integers(5, 40))), RecipeStep("Relu", _seed(rng))]
+    return tuple(steps)
+
+
+def _image(rng: np.random.Generator, side: int) -> tuple[RecipeStep, ...]:
+    """Convolutions of an image that is large beside their kernels, some with a shortcut, and a dense layer."""
+    steps = [RecipeStep(IMAGE, _seed(rng), side)]
+    for _ in range(int(rng.integers(2, 4))):
+        steps.append(RecipeStep(WINDOW, _seed(rng), int(rng.integers(2, 6))))
+        between = str(
+            rng.choice(["", "", "BatchNormalization", BESIDE, "MaxPool", "AveragePool", "Pad", "Conv"])
+        )
+        steps += [RecipeStep(between, _seed(rng))] if between else []
+        steps.append(RecipeStep(str(rng.choice(("Relu", "Relu", "Relu", "LeakyRelu", "Clip"))), _seed(rng)))
+    return (*steps, RecipeStep(DENSE, _seed(rng), int(rng.integers(5, 30))), RecipeStep("Relu", _seed(rng)))
+
+
+def _quantised(rng: np.random.Generator) -> tuple[RecipeStep, ...]:
+    """Layers between quantisations, as a quantiser writes them; mostly the input is quantised too."""
+    steps = [RecipeStep("QuantizeLinear", _seed(rng))] if rng.random() < 0.8 else []
+    for _ in range(int(rng.integers(1, 4))):
+        if rng.random() < 0.3:
+            steps.append(RecipeStep(str(rng.choice(QUANTISED)), _seed(rng)))
+        else:
+            steps.append(RecipeStep(DENSE, _seed(rng), _width(rng, 2, 40), str(rng.choice(["", "grid"]))))
+        steps += [RecipeStep("Relu", _seed(rng))] if rng.random() < 0.8 else []
+        steps += [RecipeStep("QuantizeLinear", _seed(rng))] if rng.random() < 0.8 else []
     return tuple(steps)
 
 

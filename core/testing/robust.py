@@ -5,16 +5,20 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
+from types import FunctionType
 from typing import Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
+from verifolio.api.data import as_dataset, recoded
+from verifolio.api.models import class_positions, exported
 from verifolio.cli.parse import NORMS
-from verifolio.data import check_range, check_shape, load_data, parse_indices, parse_range
+from verifolio.data import check_range, check_shape, in_layout, load_data, parse_indices, parse_range
+from verifolio.encode.preprocessing import Preprocessing, preprocessing_of
 from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.data_source import Dataset
@@ -34,6 +38,11 @@ DEFAULTS: dict[str, Any] = {
     "reference": "label",
     "timeout": 60.0,
     "undecided": "fail",
+    "scale": 1.0,
+    "mean": None,
+    "std": None,
+    "channels": "rgb",
+    "layout": "",
 }
 SHADES = " .:-=+*#%@"  # from the lowest legal value to the highest
 WIDEST = 32  # columns of a picture in text; a terminal has eighty for two of them
@@ -42,9 +51,9 @@ SHOWN = 8  # changed values that are listed
 
 @dataclass(frozen=True, eq=False)
 class Request:
-    """What a test asks."""
+    """What a test asks; the model is a file, a model of a library, or a function that makes one."""
 
-    model: Path
+    model: object
     data: Dataset
     indices: tuple[int, ...]
     epsilon: float
@@ -55,6 +64,18 @@ class Request:
     timeout: float
     undecided: Literal["fail", "skip"]
     names: tuple[str, ...] = ()
+    preprocessing: Preprocessing = field(default_factory=Preprocessing)
+
+    def network(self) -> tuple[Network, Dataset]:
+        """The network, and the data as it reads them."""
+        if isinstance(self.model, Path) and self.preprocessing.nothing:
+            return Network.load(self.model), self.data
+        model = self.model() if isinstance(self.model, FunctionType) else self.model
+        by_order = choose_property(self.property).by_order
+        few = self.data.take(list(self.indices))
+        made = exported(model, few, self.preprocessing, by_order=by_order)
+        data = replace(recoded(self.data, made.categories), labels=class_positions(self.data, made.classes))
+        return made.network, replace(data, class_names=())
 
 
 @dataclass(frozen=True)
@@ -77,20 +98,36 @@ def read_request(given: Sequence[object], named: Mapping[str, Any], where: Path)
     if missing or len(given) > 1:
         remedy = "write robust('model.onnx', data='test.npz', epsilon=0.01)"
         raise InputError(f"{where}: robust", "a model, data and epsilon", f"no {', '.join(missing)}", remedy)
-    data = _load(str(_beside(str(told["data"]), where)))
+    data = _data(told["data"], where, str(told["layout"]))
     indices = tuple(parse_indices(str(told["indices"]), len(data)))
-    return _request(Path(_beside(str(told["model"]), where)), data, indices, told)
+    return _request(_model(told["model"], where), data, indices, told)
 
 
-def one_input(model: str, x: object, label: int, names: Sequence[str], **told: Any) -> Request:
+def _model(given: object, where: Path) -> object:
+    return Path(_beside(str(given), where)) if isinstance(given, str | Path) else given
+
+
+def _data(given: object, where: Path, layout: str) -> Dataset:
+    """A name or file as --data has it, or X and y."""
+    if isinstance(given, str | Path):
+        return in_layout(_load(_beside(str(given), where)), layout)
+    X, y = given if isinstance(given, tuple) and len(given) == 2 else (given, None)
+    return as_dataset(X, y, layout=layout)
+
+
+def one_input(model: object, x: object, label: int, names: Sequence[str], **told: Any) -> Request:
     """A request about one input that is given as it is."""
     values = np.asarray(x, np.float64)
     data = Dataset("test", "", values.reshape(1, -1), np.array([label]), values.shape or (1,), label + 1)
-    return _request(Path(model), data, (0,), DEFAULTS | told, tuple(names))
+    return _request(_model(model, Path()), data, (0,), DEFAULTS | told, tuple(names))
 
 
 def _request(
-    model: Path, data: Dataset, indices: tuple[int, ...], told: Mapping[str, Any], names: tuple[str, ...] = ()
+    model: object,
+    data: Dataset,
+    indices: tuple[int, ...],
+    told: Mapping[str, Any],
+    names: tuple[str, ...] = (),
 ) -> Request:
     if told["norm"] not in NORMS:
         raise InputError("robust: norm", f"one of {', '.join(NORMS)}", repr(told["norm"]))
@@ -98,7 +135,9 @@ def _request(
         raise InputError("robust: undecided", "fail or skip", repr(told["undecided"]))
     return Request(
         *(model, data, indices, float(told["epsilon"]), told["norm"], parse_range(str(told["range"]))),
-        *(told["property"], told["reference"], float(told["timeout"]), told["undecided"], names),
+        *(told["property"], told["reference"], float(told["timeout"]), told["undecided"]),
+        names or data.features,
+        preprocessing_of(told["scale"], told["mean"], told["std"], told["channels"]),
     )
 
 
@@ -120,30 +159,40 @@ class Checker:
         self._stack.enter_context(invoked("pytest", {"timeout": timeout, "arguments": list(arguments)}))
         kept = self._stack.enter_context(Store(store)) if store else None
         self._oracle = self._stack.enter_context(Oracle(store=kept, timeout=timeout or math.inf))
+        self._made: dict[tuple[object, ...], tuple[Network, Dataset, object]] = {}
 
     def close(self) -> None:
         self._stack.close()
 
     def around(self, request: Request, index: int) -> Found:
         """Decide the property around one input."""
-        network = Network.load(request.model)
-        check_shape(request.data, network)
-        check_range(request.data, [index], *request.range)
-        x, label = request.data.image(index), int(request.data.labels[index])
+        network, data = self._network(request)
+        check_shape(data, network)
+        check_range(data, [index], *request.range)
+        x, label = data.image(index), int(data.labels[index])
         if request.reference == "predicted":
             label = int(network.replay(x).argmax())
         reference = Reference(
             *(x, label, request.epsilon, NORMS[request.norm], *request.range),
-            origin=request.data.origin(index),
+            origin=data.origin(index),
         )
         finding = decide(self._oracle, choose_property(request.property), [network], reference)
-        return Found(finding.status.value, describe(request, index, label, finding))
+        return Found(finding.status.value, describe(request, network, index, label, finding))
+
+    def _network(self, request: Request) -> tuple[Network, Dataset]:
+        """The network of a request; a model that has been exported for its data is not exported again."""
+        key = (id(request.model), request.data.sha256, request.preprocessing)
+        if isinstance(request.model, Path):
+            return request.network()
+        if key not in self._made:  # the model is kept, so that its id stays its own
+            self._made[key] = (*request.network(), request.model)
+        return self._made[key][:2]
 
 
-def describe(request: Request, index: int, label: int, finding: Finding) -> str:
+def describe(request: Request, network: Network, index: int, label: int, finding: Finding) -> str:
     """What a failing test prints."""
     origin = request.data.origin(index)
-    about = f"{request.model.name} around {origin['data']} input {index} within {request.epsilon:g} ({request.norm})"
+    about = f"{network.path.name} around {origin['data']} input {index} within {request.epsilon:g} ({request.norm})"
     if finding.witness is None:
         why = finding.reason or finding.answer.reason
         return f"{finding.status.value}: {about}" + (f"\n{why}" if why else "")

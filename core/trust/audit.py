@@ -68,21 +68,18 @@ def refuting_candidates(
     One corner is tried for every problem, more for `seconds`. `starts` are points to begin with instead of the
     middle, such as the worst corner of the relaxation that was the proof.
     """
-    from verifolio.run.threads import one_thread
-
     ends = time.monotonic() + seconds
     groups: dict[str, list[int]] = defaultdict(list)
     for k, problem in enumerate(problems):
         if problem.disjuncts and not problem.domain.empty and finite(problem.domain):
             groups[problem.graph.sha256].append(k)
     found: dict[int, Array] = {}
-    with one_thread():
-        for members in groups.values():
-            batch = _Batch([problems[k] for k in members])
-            middle = [_middle(p.domain) for p in batch.problems]
-            x = np.stack([(starts or {}).get(k, m) for k, m in zip(members, middle, strict=True)])
-            points, miss = batch.descend(x, ends)
-            found |= {k: points[i] for i, k in enumerate(members) if miss[i] <= 0}
+    for members in groups.values():
+        batch = _Batch([problems[k] for k in members])
+        middle = [_middle(p.domain) for p in batch.problems]
+        x = np.stack([(starts or {}).get(k, m) for k, m in zip(members, middle, strict=True)])
+        points, miss = batch.descend(x, ends)
+        found |= {k: points[i] for i, k in enumerate(members) if miss[i] <= 0}
     return found
 
 
@@ -186,10 +183,10 @@ class _Batch:
     """Problems on one graph, descended together: every step heads for a corner (Frank and Wolfe 1956)."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
-        from verifolio.graph.module import double_module
+        from verifolio.graph.evaluator import evaluator
 
         self.problems = problems
-        self.module = double_module(problems[0].graph)
+        self.evaluator = evaluator(problems[0].graph)
         self.condition = _Condition.of(problems)
 
     def descend(self, x: Array, ends: float) -> tuple[Array, Array]:
@@ -210,19 +207,15 @@ class _Batch:
 
     def _look(self, x: Array, steep: bool = True) -> tuple[Array, Array]:
         """How far each point is from refuting, and, where asked, in which direction that grows."""
-        import torch
-
-        inputs = torch.tensor(x, requires_grad=steep)
-        with torch.set_grad_enabled(steep):
-            outputs = self.module(inputs)
-        point = np.concatenate([x, outputs.detach().numpy()], axis=1)
-        miss, decides = self.condition.worst(point)
         if not steep:
+            miss, _ = self.condition.worst(np.concatenate([x, self.evaluator(x)], axis=1))
             return miss, np.zeros_like(x)
+        outputs, pull = self.evaluator.linearise(x)
+        point = np.concatenate([x, outputs], axis=1)
+        miss, decides = self.condition.worst(point)
         rows = self.condition.slope(decides, point.shape[1])
         over_inputs, over_outputs = rows[:, : x.shape[1]], rows[:, x.shape[1] :]
-        (slope,) = torch.autograd.grad((outputs * torch.from_numpy(over_outputs)).sum(), inputs)
-        return miss, slope.numpy() + over_inputs
+        return miss, pull(over_outputs) + over_inputs
 
 
 def inside(domain: Domain, x: Array) -> bool:

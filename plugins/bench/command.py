@@ -79,11 +79,12 @@ def bench(
     expect: Expect,
     written: Written,
 ) -> None:
-    """Decide many instances; killed at any moment and started again, it continues.
+    """Decide many instances.
 
-    --output is VNN-COMP's table of results, kept up to date. --timeout is for instances that name no limit of their
-    own. Without --store, answers are kept beside --output. Every instance tried is 0, an answer that contradicts the
-    table's expected one is 4; with --expect, every instance must have that verdict.
+    Killed at any moment and started again, it continues. --output is VNN-COMP's table of results, kept up to
+    date. --timeout is for instances that name no limit of their own. Without --store, answers are kept beside
+    --output. Every instance tried is 0, an answer that contradicts the table's expected one is 4; with
+    --expect, every instance must have that verdict and an input to be about.
 
     Example:
         verifolio bench examples/networks/instances.csv --only digits_dense_digits_dense_45_0.2 --timeout-cap 20
@@ -194,7 +195,12 @@ def finish(pairs: Pairs, contest: Contest, places: Places, written: Written, exp
         complain(f"soundness alarm: {', '.join(alarms)}")
     if wrong or alarms:
         raise typer.Exit(ALARM)
-    raise typer.Exit(exit_code([r.verdict for _, r in pairs], expect) if expect else DONE)
+    hollow = [i.label for i, r in pairs if "empty" in r.flags]
+    if hollow:
+        complain(
+            f"nothing was proved about the network, because no input is asked about: {', '.join(hollow)}"
+        )
+    raise typer.Exit(exit_code([r.verdict for _, r in pairs], expect, bool(hollow)) if expect else DONE)
 
 
 def show(pairs: Pairs, contest: Contest) -> None:

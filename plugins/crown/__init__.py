@@ -1,6 +1,6 @@
 """Bound propagation with branch and bound.
 
-The verifiers `crown` and `smooth`, the bounders `interval`, `crown` and `alpha`.
+The verifiers `boxes`, `crown` and `smooth`, the bounders `interval`, `crown` and `alpha`.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ if TYPE_CHECKING:
 
 @hookimpl
 def register_verifiers(registry: Registry[Verifier]) -> None:
+    from verifolio.plugins.crown.boxes import Boxes
     from verifolio.plugins.crown.smooth import Smooth
     from verifolio.plugins.crown.verifier import Crown
 
+    registry.add(Boxes)
     registry.add(Crown)
     registry.add(Smooth)
 

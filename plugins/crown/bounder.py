@@ -120,19 +120,26 @@ def row_margins(program: Program, state: State, problems: list[Problem]) -> list
 
 @torch.no_grad()
 def proved_at_once(problems: Sequence[Problem], budget: Budget) -> list[bool]:
-    """Which problems of one chain of dense layers backward bounds decide: each disjunct has a row out of reach.
+    """Which problems bounds decide that batches of them share: each disjunct has a row out of reach.
 
-    They are bounded in batches, until the budget is over.
+    Backward bounds of chains of dense layers; forward bounds of other graphs of which few inputs vary, whose boxes
+    are halved. In batches, until the budget is over.
     """
+    from verifolio.plugins.crown.search.inputs.regions import RegionBoxes
+
     proved = [False] * len(problems)
     program = Program(problems[0].graph, Space(torch.float64))
-    if not is_chain(program):
-        return proved
+    chain = is_chain(program)
     groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
     for i, problem in enumerate(problems):
         if problem.graph is problems[0].graph and problem.domain.ball is None and problem.row_count:
             groups[tuple(rows.count for rows in problem.disjuncts)].append(i)
     for members in groups.values():
+        if not chain:
+            together = RegionBoxes([problems[i] for i in members], budget)
+            for i, done in zip(members, together.proved() if together.apply() else (), strict=False):
+                proved[i] = bool(done)
+            continue
         for start in range(0, len(members), MAX_BATCH):
             if budget.expired():
                 return proved

@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 # kernel well below a second. Networks without phases have nothing else to branch on, so they may have more. Choices.
 FEW_INPUTS = 12
 SOME_INPUTS = 64  # see above
+# Networks too large for the kernel: of a convolutional one with 16 inputs half of the neurons are stable after two
+# or three halvings. Forward bounds cost two passes per input, see MAX_FORWARD of the engine by tensors.
+CONDENSED_INPUTS = 16
 BRIEFLY = 10.0  # seconds for boxes where inputs are many: what boxes decide there, they decide soon
 # Networks with one hidden layer have better bounds than boxes, except where inputs stand for yes or no: clauses as a
 # hidden layer are refuted by a few hundred boxes, and leave bounds of phases at nought.
@@ -52,14 +55,12 @@ class Searcher(Verifier):
         return None
 
     def run(self, problem: Problem, context: Context) -> Outcome:
-        if problem.domain.empty or not problem.disjuncts:
-            return Outcome.proved()
-        problem = absorb_input_rows(problem)
-        if any(rows.count == 0 for rows in problem.disjuncts):
-            return _anywhere(problem, context)
         from verifolio.run.threads import one_thread
 
-        outcome = Outcome.unknown("nothing was tried")
+        outcome = trivial(problem, context)
+        if outcome is not None:
+            return outcome
+        problem, outcome = absorb_input_rows(problem), Outcome.unknown("nothing was tried")
         with one_thread():
             for search in self.plan(problem, context):
                 outcome = search(problem, context)
@@ -86,7 +87,7 @@ class Searcher(Verifier):
 
     def _together(self, problems: Sequence[Problem]) -> bool:
         """Whether batches help, and nobody wants to know how every single region was proved."""
-        return not getattr(self.options, "trace", "") and problems[0].graph.piecewise_linear
+        return not getattr(self.options, "trace", "") and not problems[0].graph.steps
 
     def bound_many(self, problems: Sequence[Problem], context: BatchContext) -> list[Bounds]:
         """Backward linear bounds, without branching; with more effort, of optimised slopes."""
@@ -135,7 +136,13 @@ class Crown(Searcher):
             return [partial(self._on_inputs_briefly, AT_ONCE if one else BRIEFLY), self._on_neurons]
         if not problem.graph.piecewise_linear and wide <= SOME_INPUTS:
             return [self._on_neurons, self._on_inputs]
+        if wide <= CONDENSED_INPUTS and self._condenses(problem):
+            return [_on_condensed_boxes, self._on_neurons]
         return [self._on_neurons]
+
+    def _condenses(self, problem: Problem) -> bool:
+        """Whether boxes may have networks of their own: nobody wants to know how every single box was proved."""
+        return problem.graph.piecewise_linear and problem.domain.ball is None and not self.options.trace
 
     def _on_neurons(self, problem: Problem, context: Context) -> Outcome:
         from verifolio.plugins.crown.search.neurons.stages import StagedSearch
@@ -159,6 +166,7 @@ class Crown(Searcher):
     def _on_inputs(self, problem: Problem, context: Context) -> Outcome:
         from verifolio.certificates.trace import save_trace
         from verifolio.plugins.crown.kernel.boxes import KernelEngine
+        from verifolio.plugins.crown.search.attack import InterleavedAttack
         from verifolio.plugins.crown.search.inputs.input_search import InputSearch
         from verifolio.plugins.crown.search.inputs.tensor_engine import make_engine
 
@@ -169,11 +177,21 @@ class Crown(Searcher):
         widest = max(node.op.size for node in problem.graph.nodes)
         tensors = int(np.clip(TENSOR_ELEMENTS // widest, LEAST_BOXES, MOST_BOXES))
         batch = self.options.batch or (KERNEL_BATCH if isinstance(engine, KernelEngine) else tensors)
-        search = InputSearch(problem, engine, context, batch, record=bool(self.options.trace))
+        # the kernel's own boxes find what there is to find; by tensors a single batch may take as long as an attack
+        attack = InterleavedAttack(problem, context, eager=not isinstance(engine, KernelEngine))
+        search = InputSearch(problem, engine, context, batch, bool(self.options.trace), attack)
         outcome = search.run()
+        if isinstance(engine, KernelEngine):
+            engine.close()
         if search.tree is not None and outcome.verdict is Verdict.UNSAT:
             save_trace(self.options.trace, problem, search.tree.arrays())
         return outcome
+
+
+def _on_condensed_boxes(problem: Problem, context: Context) -> Outcome:
+    from verifolio.plugins.crown.search.inputs.condensed_search import CondensedSearch
+
+    return CondensedSearch(problem, context).run()
 
 
 def _by_descent(problem: Problem, context: Context) -> Outcome:
@@ -192,6 +210,14 @@ def _on_cells(found: list[Switch], problem: Problem, context: Context) -> Outcom
 
     share = context.budget.share(max(BRIEFLY, context.budget.remaining / 2))
     return CellSplit(problem, replace(context, budget=share), found).run()
+
+
+def trivial(problem: Problem, context: Context) -> Outcome | None:
+    """What needs no search: no input, no condition, or one that holds everywhere."""
+    if problem.domain.empty or not problem.disjuncts:
+        return Outcome.proved()
+    absorbed = absorb_input_rows(problem)
+    return _anywhere(absorbed, context) if any(rows.count == 0 for rows in absorbed.disjuncts) else None
 
 
 def absorb_input_rows(problem: Problem) -> Problem:

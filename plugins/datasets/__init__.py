@@ -1,4 +1,4 @@
-"""Data sets: digits (always there), MNIST, Fashion-MNIST, CIFAR-10 where their files are, plain files."""
+"""Data sets: digits (always there), MNIST, Fashion-MNIST, CIFAR-10 and GTSRB where their files are, plain files."""
 
 from __future__ import annotations
 
@@ -16,8 +16,9 @@ def register_datasets(registry: Registry[DataSource]) -> None:
     from .cifar import Cifar10
     from .digits import Digits
     from .files import Csv, Npy, Npz
+    from .gtsrb import Gtsrb
     from .idx import FashionMnist, Mnist
     from .pictures import Pictures
 
-    for source in (Digits, Mnist, FashionMnist, Cifar10, Npz, Npy, Csv, Pictures):
+    for source in (Digits, Mnist, FashionMnist, Cifar10, Gtsrb, Npz, Npy, Csv, Pictures):
         registry.add(source)

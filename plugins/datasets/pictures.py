@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import IO, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,17 +65,24 @@ def _dataset(path: Path, files: list[Path], labels: list[int], names: tuple[str,
 
 def _read(file: Path) -> NDArray[np.uint8]:
     """Channels, height, width, in bytes."""
+    return pixels_of(file, str(file), None)
+
+
+def pixels_of(source: Path | IO[bytes], where: str, size: tuple[int, int] | None) -> NDArray[np.uint8]:
+    """Channels, height, width, in bytes; resized (bilinear) where a size is given."""
     from PIL import Image
 
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # a bomb of pixels is a warning of the library
-            with Image.open(file) as image:
+            with Image.open(source) as image:
                 if image.width * image.height > MOST_PIXELS:
                     raise ValueError(f"{image.width} x {image.height} pixels")
                 grey = image.mode in ("1", "L", "I", "I;16", "F", "LA")
-                values: NDArray[Any] = np.asarray(image.convert("L" if grey else "RGB"), np.uint8)
+                plain = image.convert("L" if grey else "RGB")
+                sized = plain if size is None else plain.resize(size, Image.Resampling.BILINEAR)
+                values: NDArray[Any] = np.asarray(sized, np.uint8)
     except Exception as error:  # a damaged file may raise anything
         got = " ".join(str(error).split())[:120] or type(error).__name__
-        raise InputError(str(file), "a picture", got, "is the file damaged?") from None
+        raise InputError(where, "a picture", got, "is the file damaged?") from None
     return values[None] if values.ndim == 2 else np.moveaxis(values, -1, 0).copy()

@@ -97,7 +97,8 @@ class Written(bundles.Certificate, bundles.KeepQueries, bundles.Csv, bundles.Jso
 def make_commands() -> typer.Typer:
     """The group `distribution`."""
     text = (
-        "Critical radii of many inputs: `distribution NETWORK... --data SPEC`, then `verifolio report STORE`."
+        "Bracket the critical radii of many inputs. `distribution NETWORK... --data SPEC --store STORE`, then "
+        "`verifolio report STORE`."
     )
     group = make_group(text, cls=DefaultGroup)
     add_command(group, RUN, distribution)
@@ -107,10 +108,11 @@ def make_commands() -> typer.Typer:
 def distribution(
     networks: NetworkFiles, inputs: ManyInputs, search: Search, running: RunningMany, written: Written
 ) -> None:
-    """Bracket the critical radius of many inputs: proved below, refuted by a replayed point above.
+    """Bracket the critical radii of many inputs.
 
-    Killed at any moment and started again with the same --store, it continues. The word `run` may be left out.
-    --timeout is for single queries; without one, only --budget limits an input.
+    The property is proved below the bracket, and refuted above it by a point that was replayed. Killed at any
+    moment and started again with the same --store, it continues. The word `run` may be left out. --timeout is
+    for single queries; without one, only --budget limits an input.
 
     Example:
         verifolio distribution examples/networks/digits_dense.onnx --data digits --indices 1:2 \\

@@ -44,9 +44,10 @@ class Written(bundles.Certificate, bundles.KeepQueries, bundles.Picture, bundles
 def critical(
     networks: NetworkFiles, inputs: OneInput, search: Search, running: Running, written: Written
 ) -> None:
-    """Bracket the critical radius of one input, and give its closest counterexample.
+    """Bracket the critical radius of one input.
 
-    --timeout is for single queries; without one, only --budget limits the search.
+    Its closest counterexample is given, too. --timeout is for single queries; without one, only --budget
+    limits the search.
 
     Example:
         verifolio critical examples/networks/digits_dense.onnx --data digits --index 1 --tolerance 0.01

@@ -52,12 +52,15 @@ class Summary:
     def as_dict(self) -> dict[str, Any]:
         return asdict(self) | {"accuracy": self.accuracy}
 
+    def _time(self) -> str:
+        return "no time measured" if math.isnan(self.mean_seconds) else f"{self.mean_seconds:.2f} s"
+
     def text(self) -> str:
         """One line for people."""
         return (
             f"{self.network} {self.split}: {self.closed} of {self.measured} closed, {self.misclassified} "
             f"misclassified, mean lower {self.mean_lower:.5f}, mean gap {self.mean_gap:.5f}, "
-            f"{self.mean_seconds:.2f} s and {self.queries / max(1, self.measured):.1f} queries per input"
+            f"{self._time()} and {self.queries / max(1, self.measured):.1f} queries per input"
             + (f" ({self.reused} reused, not in the times)" if self.reused else "")
         )
 

@@ -25,7 +25,7 @@ def register_properties(registry: Registry[Property]) -> None:
 
 @hookimpl
 def register_verifiers(registry: Registry[Verifier]) -> None:
-    from .gradient import JointGradient
+    from .joint_gradient import JointGradient
 
     registry.add(JointGradient)
 

@@ -124,9 +124,10 @@ def attack(
     running: Running,
     written: AttackWritten,
 ) -> None:
-    """Decide whether a randomized attack can reach a loss of alpha against every network.
+    """Decide whether one attack can hurt all networks.
 
-    The first line is the verdict: robust (no attack does), not-robust (the printed one does), or unknown.
+    The question is whether a randomized attack can reach a loss of alpha against every network. The first
+    line is the verdict: robust (no attack does), not-robust (the printed one does), or unknown.
 
     Example:
         verifolio ensemble attack examples/ensemble/pair_a.onnx examples/ensemble/pair_b.onnx \\
@@ -142,10 +143,11 @@ def attack(
 def select(
     networks: NetworkFiles, inputs: SelectInputs, search: SelectSearch, running: Running, written: Written
 ) -> None:
-    """Replace ensemble members that tend to err together with others, until none is better.
+    """Select members that seldom err together.
 
-    `--method verify` proves or refutes every mutual error; ga1, ga2 and ga3 are gradient attacks. Without
-    --test-data the robust accuracy is measured on --data.
+    Members that tend to err together are replaced by others until no replacement is better. `--method verify`
+    proves or refutes every mutual error; ga1, ga2 and ga3 are gradient attacks. Without --test-data the
+    robust accuracy is measured on --data.
 
     Example:
         verifolio ensemble select examples/ensemble/digits_a.onnx examples/ensemble/digits_b.onnx \\

@@ -1,11 +1,4 @@
-"""The verifier `joint-gradient`: gradient attacks on many sets of networks at once, GA1 to GA3 and a stronger search.
-
-GA1 is one step of FGSM on the sum of the members' cross-entropies, GA2 iterates it, GA3 iterates on the
-members that are not fooled yet, from random starts too (Goodfellow et al. 2014, Kurakin et al. 2016,
-extended to several networks); each tries the weaker ones first, so what they find is nested. `search` goes for
-the least fooled member's margin: in boxes by `climb`, in other balls by steps that shrink. Questions that are not
-about labels are attacked as any other.
-"""
+"""Gradient attacks on many sets of networks at once; see `verifolio.plugins.ensemble.joint_gradient`."""
 
 from __future__ import annotations
 
@@ -14,48 +7,35 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache, partial
-from typing import ClassVar, Literal
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from verifolio.attacks import AttackSettings, attack_many, unattackable
+from verifolio.attacks import AttackSettings, attack_many
 from verifolio.attacks.project import project, steepest
 from verifolio.attacks.targets import Targets
 from verifolio.graph import Graph
 from verifolio.graph.module import GraphModule
-from verifolio.model.answer import Outcome
 from verifolio.model.joint import Joint
-from verifolio.model.problem import Domain, Problem
+from verifolio.model.problem import Domain
 from verifolio.plugin.batch import BatchContext
-from verifolio.plugin.options import described
-from verifolio.plugin.verifier import Context, Verifier
 from verifolio.run.threads import one_thread
 from verifolio.vnnlib import Rows
 
 from .climb import climb
+from .joint_gradient import GradientOptions, Method
 from .lattice import members
 from .losses import entropy, entropy_unfooled, gap
 
 Array = NDArray[np.float64]
 Float32 = NDArray[np.float32]
-Method = Literal["ga1", "ga2", "ga3", "search"]
 PLAIN: tuple[Method, ...] = ("ga1", "ga2", "ga3")
 BATCH = 2048  # tasks made into tensors together
 TOGETHER = 256  # descents at most that are made at once rather than one after the other
 NEAR = 1e-5  # margins above -NEAR are worth a replay: float32 rounds differently there
 OTHERS = AttackSettings(rounds=2, restarts=8, steps=20, samples=0, diversify_steps=2)  # not about labels
-
-
-@dataclass(frozen=True)
-class GradientOptions:
-    """Options of `joint-gradient`."""
-
-    method: Method = described("search", "How it descends: search, or the papers' ga1, ga2, ga3.")
-    steps: int = described(20, "Steps per descent.")
-    restarts: int = described(4, "Random starts beside the point itself.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,66 +69,45 @@ class Task:
         return low.astype(np.float32), high.astype(np.float32)
 
 
-class JointGradient(Verifier):
-    """Looks for one input that several networks give a wrong label; proves nothing."""
+def attack_questions(questions: Sequence[Joint], plan: GradientOptions, context: BatchContext) -> None:
+    """Attack those about labels together, others as any other."""
+    named = {k: label_of(q) for k, q in enumerate(questions) if not q.domain.empty}
+    labels = {k: label for k, label in named.items() if label is not None}
+    norms: dict[float, list[int]] = defaultdict(list)
+    for k in labels:
+        ball = questions[k].domain.ball
+        norms[math.inf if ball is None else ball.norm].append(k)
+    for same in norms.values():
+        for start in range(0, len(same), BATCH):
+            if not context.budget.expired():
+                _attack({k: labels[k] for k in same[start : start + BATCH]}, questions, plan, context)
+    others = {k: p for k, q in enumerate(questions) if k not in labels and (p := q.problem) is not None}
+    places = list(others)
+    attack_many(
+        list(others.values()),
+        lambda i, x: context.offer(places[i], x),
+        context.budget,
+        OTHERS,
+        seed=context.seed,
+        device=context.device,
+    )
 
-    name: ClassVar[str] = "joint-gradient"
-    can_falsify: ClassVar[bool] = True
-    can_attack_many: ClassVar[bool] = True
-    Options: ClassVar[type] = GradientOptions
-    options: GradientOptions
 
-    def refuses(self, problem: Problem) -> str | None:
-        return unattackable(problem)
-
-    def run(self, problem: Problem, context: Context) -> Outcome:
-        found: list[Array] = []
-
-        def offer(_: int, x: Array) -> bool:
-            if context.check(x):
-                found.append(x)
-            return bool(found)
-
-        near = context.evidence.candidates
-        batch = BatchContext(context.budget, context.seed, context.device, offer, {0: near})
-        self.attack_many([Joint((problem,))], batch)
-        return Outcome.found(found[0]) if found else Outcome.unknown("no counterexample found")
-
-    def attack_many(self, questions: Sequence[Joint], context: BatchContext) -> None:
-        named = {k: label_of(q) for k, q in enumerate(questions) if not q.domain.empty}
-        labels = {k: label for k, label in named.items() if label is not None}
-        norms: dict[float, list[int]] = defaultdict(list)
-        for k in labels:
-            ball = questions[k].domain.ball
-            norms[math.inf if ball is None else ball.norm].append(k)
-        for same in norms.values():
-            for start in range(0, len(same), BATCH):
-                if not context.budget.expired():
-                    self._attack({k: labels[k] for k in same[start : start + BATCH]}, questions, context)
-        others = {k: p for k, q in enumerate(questions) if k not in labels and (p := q.problem) is not None}
-        places = list(others)
-        attack_many(
-            list(others.values()),
-            lambda i, x: context.offer(places[i], x),
-            context.budget,
-            OTHERS,
-            seed=context.seed,
-            device=context.device,
-        )
-
-    def _attack(self, labels: dict[int, int], questions: Sequence[Joint], context: BatchContext) -> None:
-        graphs = list(dict.fromkeys(p.graph for k in labels for p in questions[k].parts))
-        places = {graph: c for c, graph in enumerate(graphs)}
-        tasks = []
-        for k, label in labels.items():
-            mask = sum(1 << places[p.graph] for p in questions[k].parts)
-            tasks.append(_task(questions[k].domain, label, mask, context.starts.get(k, ())))
-        falsifier = Falsifier([module_of(g) for g in graphs], self.options, context.seed)
-        with one_thread():
-            points = falsifier.attack(tasks)
-        for k, x in zip(labels, points, strict=True):
-            if x is not None:
-                context.offer(k, x.astype(np.float64))
+def _attack(
+    labels: dict[int, int], questions: Sequence[Joint], plan: GradientOptions, context: BatchContext
+) -> None:
+    graphs = list(dict.fromkeys(p.graph for k in labels for p in questions[k].parts))
+    places = {graph: c for c, graph in enumerate(graphs)}
+    tasks = []
+    for k, label in labels.items():
+        mask = sum(1 << places[p.graph] for p in questions[k].parts)
+        tasks.append(_task(questions[k].domain, label, mask, context.starts.get(k, ())))
+    falsifier = Falsifier([module_of(g) for g in graphs], plan, context.seed)
+    with one_thread():
+        points = falsifier.attack(tasks)
+    for k, x in zip(labels, points, strict=True):
+        if x is not None:
+            context.offer(k, x.astype(np.float64))
 
 
 def _task(domain: Domain, label: int, mask: int, starts: Sequence[Array]) -> Task:

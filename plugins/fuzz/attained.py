@@ -73,7 +73,7 @@ def draw(course: Course, k: int) -> tuple[Recipe, Layout]:
     rng = np.random.default_rng((course.seed, k))
     names, style = sorted(LAYERS), course.styles[k % len(course.styles)]
     operator = names[(k // len(course.styles)) % len(names)]
-    return random_recipe(rng, style, operator), random_layout(rng)
+    return random_recipe(rng, style, operator), random_layout(rng, style == "regions")
 
 
 def look(recipe: Recipe, layout: Layout, asked: AskedMembers) -> list[Finding]:

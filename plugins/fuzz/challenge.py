@@ -73,8 +73,13 @@ class Challenge:
         return np.asarray(self.points[0][0])
 
     def query(self, folder: Path) -> Query:
-        """All problems as one query, through its text; the ball, which a file cannot hold, is added."""
-        cases = [box_case(p.domain.lower, p.domain.upper, p.disjuncts, p.domain.rows) for p in self.problems]
+        """All problems as one query, through its text; the ball, which a file cannot hold, is added.
+
+        The problem with the attained threshold stands in the middle: whoever mixes up a batch answers for another.
+        """
+        half = (len(self.problems) + 1) // 2
+        ordered = [*self.problems[half:], *self.problems[:half]]
+        cases = [box_case(p.domain.lower, p.domain.upper, p.disjuncts, p.domain.rows) for p in ordered]
         outputs = self.graph.output_size - len(self.monomials)
         specification = specification_from_cases(cases, output_size=outputs, monomials=self.monomials)
         path = folder / "property.vnnlib"
@@ -82,8 +87,14 @@ class Challenge:
         return Query((self.network,), load(path), self.problems[0].domain.ball, name=path.name)
 
 
-def random_layout(rng: np.random.Generator) -> Layout:
-    """Boxes narrow and wide, some batches, balls, cuts, disjunctions, mixed rows; mostly the worst point."""
+def random_layout(rng: np.random.Generator, many: bool = False) -> Layout:
+    """Boxes narrow and wide, some batches, balls, cuts, disjunctions, mixed rows; mostly the worst point.
+
+    With `many`, more boxes than verifiers look at one by one, and no ball.
+    """
+    if many:
+        made = random_layout(rng)
+        return replace(made, boxes=int(rng.integers(9, 25)), norm=0.0, spread=min(made.spread, 1.0))
     norm = float(rng.choice([1.0, 2.0, math.inf])) if rng.random() < 0.25 else 0.0
     return Layout(
         seed=int(rng.integers(1 << 31)),

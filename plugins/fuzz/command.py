@@ -85,10 +85,11 @@ class Written(bundles.Json, bundles.Output):
 
 
 def fuzz(problems: Problems, running: Running, written: Written) -> None:
-    """Ask every complete verifier about random networks of known truth; exit with 4 if any two disagree.
+    """Look for wrong answers of verifiers on random networks.
 
-    --output has a folder for every finding, with which it can be reproduced. --timeout is for one verifier on one
-    problem.
+    Every complete verifier is asked, and for many problems the truth is known. It exits with 4 if any two
+    answers disagree. --output has a folder for every finding, with which it can be reproduced. --timeout is
+    for one verifier on one problem.
 
     Example:
         verifolio fuzz --networks 1 --verifiers crown,milp

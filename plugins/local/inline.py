@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
+import importlib
 import math
 import threading
 import time
 import traceback
 from collections.abc import Sequence
+from functools import cache
 
 from verifolio.plugin.executor import Executor, Handle
 from verifolio.run import End, Job, Link, Result
+from verifolio.run.template import PRELOAD
 
 
 class InlineHandle(Handle):
@@ -37,6 +41,7 @@ class InlineHandle(Handle):
     def _run(self) -> Result:
         if self._cancelled.is_set():
             return Result(End.CANCELLED, detail="cancelled before it started")
+        _preload()
         started = time.monotonic()
         deadline = started + (self._job.limits.seconds or math.inf)
         link = Link(deadline, self._cancelled.is_set, self._messages.append)
@@ -51,6 +56,14 @@ class InlineHandle(Handle):
             end = End.TIMEOUT
         seconds = time.monotonic() - started
         return Result(end, value, detail, seconds, messages=tuple(self._messages))
+
+
+@cache
+def _preload() -> None:
+    """What worker processes start with takes no job's time here either."""
+    for name in PRELOAD:
+        with contextlib.suppress(ImportError):
+            importlib.import_module(name)
 
 
 class InlineExecutor(Executor):

@@ -10,7 +10,7 @@ from typing import Any
 from verifolio.plugin.executor import Executor, Handle
 from verifolio.plugin.options import described
 from verifolio.run import Job, Link, Pool, Result, Ticket
-from verifolio.run.template import PRELOAD
+from verifolio.run.template import LIGHT, PRELOAD
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,10 @@ class ProcessOptions:
     preload: tuple[str, ...] = described(
         PRELOAD,
         "Modules that every worker starts with; they must run no operation when imported.",
+    )
+    light: tuple[str, ...] = described(
+        LIGHT,
+        "Modules with which workers start before the others are imported; those run early members of portfolios.",
     )
 
 
@@ -52,7 +56,7 @@ class ProcessExecutor(Executor):
         self._lock = threading.Lock()
         self._inboxes: dict[Ticket, list[object]] = {}
         self._first: Ticket | None = None
-        self._pool = Pool(workers, self.options.preload, self._deliver)
+        self._pool = Pool(workers, self.options.preload, self._deliver, self.options.light)
 
     def _deliver(self, ticket: Ticket, message: object) -> None:
         with self._lock:

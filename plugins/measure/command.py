@@ -81,7 +81,8 @@ def measure(
     """Measure how well networks satisfy a property around inputs.
 
     csat: the property is proved, refuted or open by verification. csec: it survives an attack. cacc: how many
-    uniform samples pass, with a confidence interval.
+    uniform samples pass, with a confidence interval. Misclassified inputs are counted apart, as `verify --data` does;
+    in the percentages they count against the network.
 
     Example:
         verifolio measure examples/networks/digits_dense.onnx --data digits --indices 0:3 \\
@@ -149,7 +150,7 @@ def measure_network(
     sampling: Sampling,
 ) -> Iterator[Row]:
     """All radii of one network (or pair), as they are done."""
-    from .metrics import Item, Row, accuracy, satisfaction, security
+    from .metrics import Item, Row, accuracy, asked_apart, misclassified_at
 
     dataset, compute = inputs.dataset(), next(iter(oracles.values())).compute
     networks = [n.computed_by(compute) for n in networks]
@@ -158,10 +159,10 @@ def measure_network(
         known = inputs.references(networks, dataset, epsilon)
         items: list[Item] = [Item(i, r.label) for i, r in known.items()]
         references = list(known.values())
-        if "csat" in wanted:
-            items = satisfaction(oracles["csat"], prop, networks, references, items, progress)
-        if "csec" in wanted:
-            items = security(oracles["csec"], prop, networks, references, items, progress)
+        wrong = misclassified_at(prop, networks, references)
+        for metric in (m for m in ("csat", "csec") if m in wanted):
+            oracle = oracles[metric]
+            items = asked_apart(metric, oracle, prop, networks, references, items, wrong, progress)
         if "cacc" in wanted:
             items = accuracy(prop, networks, references, items, sampling, progress)
         yield Row(name, prop.name, epsilon, tuple(items))

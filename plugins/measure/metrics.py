@@ -11,8 +11,10 @@ from numpy.typing import NDArray
 
 from verifolio.model.answer import Verdict
 from verifolio.onnx_import.network import Network
+from verifolio.onnx_import.values_at import outputs_at
 from verifolio.plugin.estimator import OracleLike
 from verifolio.plugin.property import Points, Property, Reference
+from verifolio.properties.kept import keep_misclassified, misclassified
 from verifolio.properties.verdict import Finding, PropertyStatus, decide_many
 
 from .sample import Method, draw, share_interval
@@ -21,6 +23,7 @@ Array = NDArray[np.float64]
 Progress = Callable[[int, int, str], None]
 METRICS = ("csat", "csec", "cacc")
 SURVIVED, VIOLATED = "survived", "violated"
+MISCLASSIFIED = "misclassified"  # the input itself violates the property, so nothing is asked
 
 
 @dataclass(frozen=True)
@@ -47,7 +50,7 @@ class Row:
     epsilon: float
     items: tuple[Item, ...] = field(default=(), repr=False)
 
-    def count(self, what: PropertyStatus) -> int:
+    def count(self, what: str) -> int:
         return sum(i.csat == what for i in self.items)
 
 
@@ -59,6 +62,16 @@ class Sampling:
     confidence: float = 0.95
     method: Method = "wilson"
     seed: int = 0
+
+
+def misclassified_at(
+    prop: Property, networks: Sequence[Network], references: Sequence[Reference]
+) -> list[bool]:
+    """Which inputs violate the property themselves, by another class than their label."""
+    if len(networks) != 1:
+        return [False] * len(references)
+    outputs = networks[0].compute(outputs_at, networks[0], [r.x for r in references])
+    return [misclassified(prop, networks, r, y) for r, y in zip(references, outputs, strict=True)]
 
 
 def satisfaction(
@@ -102,6 +115,28 @@ def security(
         found[k] = replace(found[k], csec=outcome, reason=found[k].reason or reason)
         progress(done, len(items), "csec")
     return found
+
+
+def asked_apart(
+    metric: str,
+    oracle: OracleLike,
+    prop: Property,
+    networks: Sequence[Network],
+    references: Sequence[Reference],
+    items: Sequence[Item],
+    wrong: Sequence[bool],
+    progress: Progress,
+) -> list[Item]:
+    """csat or csec of the inputs that are not misclassified; the others are counted apart, as in `verify --data`."""
+    rest = [k for k in range(len(items)) if not wrong[k]]
+    ask = satisfaction if metric == "csat" else security
+    near, left = [references[k] for k in rest], [items[k] for k in rest]
+    known = dict(zip(rest, ask(oracle, prop, networks, near, left, progress) if rest else [], strict=True))
+    for k in set(range(len(items))) - set(rest):
+        keep_misclassified(oracle, prop, networks, references[k])
+        csat = metric == "csat"
+        known[k] = replace(items[k], csat=MISCLASSIFIED) if csat else replace(items[k], csec=MISCLASSIFIED)
+    return [known[k] for k in range(len(items))]
 
 
 def attacked(finding: Finding) -> tuple[str, str]:
@@ -161,13 +196,14 @@ def summarise(row: Row, sampling: Sampling) -> dict[str, object]:
         "inputs": n,
     }
     if any(i.csat for i in row.items):
-        out |= {s.value: row.count(s) for s in PropertyStatus}
+        out |= {s: row.count(s) for s in (*(s.value for s in PropertyStatus), MISCLASSIFIED)}
+        failed = row.count(PropertyStatus.REFUTED) + row.count(MISCLASSIFIED)
         out["csat_low"] = percent(row.count(PropertyStatus.PROVED), n)
-        out["csat_high"] = percent(n - row.count(PropertyStatus.REFUTED), n)
+        out["csat_high"] = percent(n - failed, n)
         out["seconds"] = round(sum(i.seconds for i in row.items), 3)
     if any(i.csec for i in row.items):
         survived = sum(i.csec == SURVIVED for i in row.items)
-        asked = survived + sum(i.csec == VIOLATED for i in row.items)
+        asked = survived + sum(i.csec in (VIOLATED, MISCLASSIFIED) for i in row.items)
         out["csec"] = percent(survived, asked) if asked else math.nan
         if asked < n:
             out["not_attacked"] = n - asked

@@ -53,11 +53,12 @@ class Written(bundles.Json, bundles.Output):
 
 
 def export(model: Model, inputs: Inputs, written: Written) -> None:
-    """Write a model as an ONNX network that reads the data as it is.
+    """Write a model as an ONNX network.
 
-    The preprocessing becomes a part of the network. With --data, the network is compared with the original on the
-    chosen inputs, and its accuracy there is printed: a low one means that preprocessing or labels are wrong.
-    FILE.py:NAME runs the file and takes the model, or the function that makes it, from there.
+    The network reads the data as it is. The preprocessing becomes a part of the network. With --data, the
+    network is compared with the original on the chosen inputs, and its accuracy there is printed: a low one
+    means that preprocessing or labels are wrong. FILE.py:NAME runs the file and takes the model, or the
+    function that makes it, from there.
 
     Example:
         verifolio export examples/networks/digits_dense.onnx --data digits --scale 1 -o exported.onnx

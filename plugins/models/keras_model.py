@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import io
 import sys
 import tempfile
-import warnings
-from contextlib import redirect_stdout
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
+from verifolio.encode.scores import without_head
 from verifolio.errors import InputError
 from verifolio.plugin.exporter import Array, Export, Exporter
+
+from .quiet import quiet
 
 
 class KerasModel(Exporter):
@@ -50,8 +51,7 @@ class KerasModel(Exporter):
             path = Path(folder) / "model.onnx"
             signature = [keras.InputSpec(shape=(1, *shape), dtype="float32")]
             try:
-                with warnings.catch_warnings(), redirect_stdout(io.StringIO()):
-                    warnings.simplefilter("ignore")
+                with quiet():
                     model.export(path, format="onnx", input_signature=signature, verbose=False)
             except Exception as error:  # missing packages of the backend, layers without an ONNX form
                 text = " ".join(str(error).split())[:300]
@@ -61,12 +61,13 @@ class KerasModel(Exporter):
                 ) from None
             from verifolio.onnx_import.external import with_external_data
 
-            from .heads import without_head
+            data, cut = without_head(with_external_data(path, path.read_bytes()))
 
-            data = without_head(with_external_data(path, path.read_bytes()))
+        def outputs(x: Array) -> Array:
+            return np.asarray(model.predict(np.asarray(x, np.float32), verbose=0), np.float64)
 
-        def predict(x: Array) -> np.ndarray[Any, np.dtype[np.int64]]:
-            found = np.asarray(model.predict(np.asarray(x, np.float32), verbose=0))
+        def predict(x: Array) -> NDArray[np.int64]:
+            found = outputs(x)
             return np.asarray(found.argmax(axis=1) if found.shape[1] > 1 else found[:, 0] > 0.5, np.int64)
 
-        return Export(data, name, None, predict)
+        return Export(data, name, None, predict) if cut else Export(data, name, outputs)

@@ -10,12 +10,22 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from verifolio.encode.scores import cut_head, keep_live
 from verifolio.errors import InputError, UnsupportedNetwork
 from verifolio.plugin.exporter import Array, Export, Exporter
 
-from .heads import cut_head, keep_live
+from .columns import (
+    Categories,
+    categories_of,
+    check_encoders,
+    column_types,
+    final_step,
+    first_step,
+    framed,
+    join_inputs,
+)
+from .operators import MACHINE_LEARNING, translate
 
-MACHINE_LEARNING = "ai.onnx.ml"
 OPSETS = {"": 17, MACHINE_LEARNING: 3}  # old enough for every release of ONNX Runtime that is allowed
 # jumps everywhere: no gradient, no bound propagation
 TREES = ("Tree", "Forest", "Boosting", "Bagging", "XGB", "LGBM", "CatBoost", "AdaBoost")
@@ -43,35 +53,30 @@ class SklearnModel(Exporter):
             raise InputError(f"model {name}", "a fitted estimator", "one that is not", "call fit first")
         size = int(np.prod(shape))
         if size != model.n_features_in_:
-            raise InputError(f"model {name}", f"inputs of {model.n_features_in_} features", str(size))
+            remedy = "leave columns out, or name the column of the labels (y='...')"
+            raise InputError(f"model {name}", f"inputs of {model.n_features_in_} features", str(size), remedy)
         classes = tuple(c.item() if hasattr(c, "item") else c for c in getattr(last, "classes_", ()))
-        data = to_onnx(model, last, size, bool(classes))
         features = tuple(map(str, getattr(model, "feature_names_in_", ())))
+        categories = categories_of(model, features, size)
+        data = to_onnx(model, features, size, categories, bool(classes))
         positions = {c: k for k, c in enumerate(classes)}
 
+        def answers(x: Array) -> NDArray[Any]:
+            found = np.asarray(model.predict(framed(x, features, categories)))
+            if classes and found.ndim > 1:
+                remedy = "ask about one label at a time"
+                raise InputError(f"model {name}", "one class for every input", "several at once", remedy)
+            return found
+
         def predict(x: Array) -> NDArray[np.int64]:
-            found = model.predict(framed(x, features))
-            return np.array([positions[v.item() if hasattr(v, "item") else v] for v in found], np.int64)
+            return np.array([positions[v] for v in answers(x).tolist()], np.int64)
 
         def outputs(x: Array) -> Array:
-            return np.asarray(model.predict(framed(x, features)), np.float64).reshape(len(x), -1)
+            return np.asarray(answers(x), np.float64).reshape(len(x), -1)
 
         if classes:
-            return Export(data, name.lower(), None, predict, classes, features)
-        return Export(data, name.lower(), outputs, None, (), features)
-
-
-def framed(x: Array, features: tuple[str, ...]) -> Any:
-    """The inputs as the estimator was fitted: it warns where names are missing."""
-    flat = np.asarray(x, np.float32).reshape(len(x), -1)
-    if not features or "pandas" not in sys.modules:
-        return flat
-    return sys.modules["pandas"].DataFrame(flat, columns=list(features))
-
-
-def final_step(model: Any) -> Any:
-    """The estimator at the end of a pipeline."""
-    return final_step(model.steps[-1][1]) if hasattr(model, "steps") else model
+            return Export(data, name.lower(), None, predict, classes, features, categories)
+        return Export(data, name.lower(), outputs, None, (), features, categories)
 
 
 def refuse_trees(model: Any) -> None:
@@ -85,12 +90,30 @@ def refuse_trees(model: Any) -> None:
             raise UnsupportedNetwork(f"model {name}", expected, "a tree ensemble", remedy)
 
 
-def to_onnx(model: Any, last: Any, size: int, classifies: bool) -> bytes:
+def to_onnx(
+    model: Any, features: tuple[str, ...], size: int, categories: Categories, classifies: bool
+) -> bytes:
     """skl2onnx's model with scores as its only output, in operators of the main domain."""
-    from skl2onnx import to_onnx as convert
-    from skl2onnx.common.data_types import FloatTensorType
+    last = final_step(model)
+    by_name = features if hasattr(first_step(model), "transformers_") or categories else ()
+    found = converted(model, last, column_types(by_name, size, categories), classifies)
+    if classifies:
+        scores = found.graph.output[-1]
+        del found.graph.output[:]
+        found.graph.output.append(scores)
+    keep_live(found.graph)
+    check_encoders(found.graph, model, features, size)
+    translate(found.graph, type(last).__name__)
+    join_inputs(found.graph, size)
+    cut_head(found.graph)
+    keep_live(found.graph)
+    return bytes(found.SerializeToString(deterministic=True))
 
-    shapes = [("input", FloatTensorType([1, size]))]
+
+def converted(model: Any, last: Any, types: list[tuple[str, Any]], classifies: bool) -> Any:
+    """skl2onnx's model, with the first options that the estimator has."""
+    from skl2onnx import to_onnx as convert
+
     both = {"zipmap": False, "raw_scores": True}
     tried: list[dict[int, Any]] = [
         {id(last): both},
@@ -103,7 +126,7 @@ def to_onnx(model: Any, last: Any, size: int, classifies: bool) -> bytes:
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found = convert(model, initial_types=shapes, options=choice, target_opset=OPSETS)
+                found = convert(model, initial_types=types, options=choice, target_opset=OPSETS)
             break
         except NameError as error:  # an option that this estimator does not have
             why = str(error)
@@ -111,79 +134,10 @@ def to_onnx(model: Any, last: Any, size: int, classifies: bool) -> bytes:
             raise _no_form(last, error) from None
     if found is None:
         raise _no_form(last, NameError(why))
-    if classifies:
-        scores = found.graph.output[-1]
-        del found.graph.output[:]
-        found.graph.output.append(scores)
-    keep_live(found.graph)
-    translate(found.graph, type(last).__name__)
-    cut_head(found.graph)
-    keep_live(found.graph)
-    return bytes(found.SerializeToString(deterministic=True))
+    return found
 
 
 def _no_form(last: Any, error: Exception) -> InputError:
     text = " ".join(str(error).split())[:200]
     remedy = "leave out the step that it names, or do it before"
     return InputError(f"model {type(last).__name__}", "an estimator that skl2onnx converts", text, remedy)
-
-
-def translate(graph: Any, name: str) -> None:
-    """The operators of the domain for machine learning in those of the main one."""
-    nodes: list[Any] = []
-    foreign = {n.op_type for n in graph.node if n.domain == MACHINE_LEARNING} - set(FORMS)
-    if foreign:
-        expected = f"steps made of sums, products, {', '.join(FORMS)}"
-        raise UnsupportedNetwork(
-            f"model {name}", expected, ", ".join(sorted(foreign)), "use another estimator"
-        )
-    for node in list(graph.node):
-        nodes += FORMS[node.op_type](graph, node) if node.domain == MACHINE_LEARNING else [node]
-    del graph.node[:]
-    graph.node.extend(nodes)
-
-
-def _attributes(node: Any) -> dict[str, Any]:
-    from onnx import helper
-
-    return {a.name: helper.get_attribute_value(a) for a in node.attribute}
-
-
-def _constant(graph: Any, hint: str, values: Any) -> str:
-    from onnx import numpy_helper
-
-    name = f"{hint}_{len(graph.initializer)}"
-    graph.initializer.append(numpy_helper.from_array(np.asarray(values, np.float32), name))
-    return name
-
-
-def _scaler(graph: Any, node: Any) -> list[Any]:
-    """(x - offset) * scale."""
-    from onnx import helper
-
-    told = _attributes(node)
-    moved = f"{node.output[0]}_moved"
-    offset, scale = (_constant(graph, w, np.reshape(told[w], (1, -1))) for w in ("offset", "scale"))
-    return [
-        helper.make_node("Sub", [node.input[0], offset], [moved]),
-        helper.make_node("Mul", [moved, scale], [node.output[0]]),
-    ]
-
-
-def _linear(graph: Any, node: Any) -> list[Any]:
-    """x W^T + b; a classifier's scores are its second output."""
-    from onnx import helper
-
-    told = _attributes(node)
-    if told.get("post_transform", b"NONE") != b"NONE":
-        expected = "scores before any transformation"
-        raise UnsupportedNetwork(
-            node.op_type, expected, told["post_transform"].decode(), "use another estimator"
-        )
-    intercepts = told.get("intercepts") or [0.0]
-    weights = _constant(graph, "weights", np.reshape(told["coefficients"], (len(intercepts), -1)))
-    bias = _constant(graph, "bias", intercepts)
-    return [helper.make_node("Gemm", [node.input[0], weights, bias], [node.output[-1]], transB=1)]
-
-
-FORMS = {"Scaler": _scaler, "LinearClassifier": _linear, "LinearRegressor": _linear}

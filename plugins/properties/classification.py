@@ -26,6 +26,7 @@ class Classification(Property):
     """The label's score is above every other one; a tie is a violation (CR of Casadio et al. 2022)."""
 
     name: ClassVar[str] = "classification"
+    by_order: ClassVar[bool] = True
     growth = Growth.FIXED
 
     def query(self, networks: Sequence[Network], reference: Reference) -> Query:

@@ -57,20 +57,22 @@ class StrongClassification(FormulaProperty):
             return super().query(networks, reference)
         if classes < 2:
             raise InputError(f"property {self.name}", "at least 2 outputs", str(classes), "use scale=outputs")
-        limit = math.nextafter(self._limit(classes - 1), -math.inf)
+        limit = self._limit(classes - 1, -1)
         return self.query_for(networks, reference, Y["others"] - Y["label"] <= limit)
 
     def refutation(self, networks: Sequence[Network], reference: Reference) -> Query | None:
         classes = sum(n.output_size for n in networks)
         if self.options.scale == "outputs" or classes == 2:
             return None
-        limit = math.nextafter(self._limit(1), math.inf)
+        limit = self._limit(1, 1)
         return self.query_for(networks, reference, Y["others"] - Y["label"] <= limit)
 
-    def _limit(self, others: int) -> float:
-        """ln((1 - eta) / (eta * others)), within an ulp or two."""
+    def _limit(self, others: int, side: int) -> float:
+        """ln((1 - eta) / (eta * others)), rounded down (side -1) or up (side 1)."""
         eta = self.options.eta
-        return math.log((1 - eta) / eta) - math.log(others)
+        odds, rest = math.log((1 - eta) / eta), math.log(others)
+        # 1 - eta, the quotient, two logarithms and their difference round once or twice each
+        return odds - rest + side * 2.0**-49 * (1 + abs(odds) + rest)
 
     def satisfied(self, points: Points) -> Tensor:
         return super().satisfied(points) if self.options.scale == "outputs" else self._missing(points) <= 0

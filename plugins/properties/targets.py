@@ -109,6 +109,7 @@ class TopK(Property):
     """The label is among the k highest scores: fewer than k others reach it; a tie counts against it."""
 
     name: ClassVar[str] = "top-k"
+    by_order: ClassVar[bool] = True
     Options: ClassVar[type] = TopKOptions
     growth = Growth.FIXED
 

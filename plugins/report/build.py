@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
+import shutil
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -18,6 +20,8 @@ from .content import as_plain, page_content
 from .page import make_page, with_pictures
 from .sentence import answer
 from .sources import find_sources, read_accounts
+
+PAGES = (".html", ".htm")
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,12 +47,23 @@ class Report:
 
 
 def build_report(names: Sequence[str], out: Path, asked: Asked, sections: Sequence[str] = ()) -> Report:
-    """Read, draw and write everything."""
+    """Read, draw and write everything; where `out` is named like a page, the page alone."""
     accounts = read_accounts(find_sources(names), asked)
     chosen = [find_sections(a, sections) for a in accounts]
     if sections and not any(chosen):
         kinds = " or ".join(a.kind for a in accounts)
         raise InputError("--section", f"a section of the report {kinds}", ", ".join(sections))
+    if out.suffix.lower() in PAGES and not out.is_dir():
+        with tempfile.TemporaryDirectory(prefix="verifolio-") as folder:  # figures on their way into the page
+            written = write_report(Path(folder), accounts, chosen)
+            out.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(written.page, out)
+        return Report(out, written.accounts, ())
+    return write_report(out, accounts, chosen)
+
+
+def write_report(out: Path, accounts: Sequence[Account], chosen: Sequence[list[Section]]) -> Report:
+    """The page in a folder, with figures and data beside it."""
     out.mkdir(parents=True, exist_ok=True)
     made = {k: make_sections(a, s, out) for k, (a, s) in enumerate(zip(accounts, chosen, strict=True))}
     written = [write_results(out, accounts)]

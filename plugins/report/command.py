@@ -57,9 +57,10 @@ class ReportFolder(bundles.Json, bundles.Output):
 
 
 def report(sources: Sources, reported: Reported, written: ReportFolder) -> None:
-    """Make one page of any run, to be read and sent on: answer, curve, counterexamples, tables, provenance.
+    """Make one page of any run, to be read and sent on.
 
-    The page is one file, index.html, that makes no request; figures (SVG and PDF) and data (CSV) lie beside it.
+    It has the answer, the curve, counterexamples, tables and provenance. The page is one file, index.html, that makes
+    no request; figures (SVG and PDF) and data (CSV) lie beside it. With `-o PAGE.html` only that file is written.
 
     Example:
         verifolio distribution examples/networks/digits_dense.onnx --data digits --indices 1:3 \\
@@ -80,7 +81,9 @@ def report(sources: Sources, reported: Reported, written: ReportFolder) -> None:
 
 
 def show(sources: Sources, chosen: Chosen, written: bundles.Json) -> None:
-    """Read the answers of a store back: the sentence of a report, and a line per input.
+    """Read the answers of a store back.
+
+    They are shown as the sentence of a report and a line per input.
 
     Example:
         verifolio measure examples/networks/digits_dense.onnx --data digits --indices 0:3 --epsilon 0.02 \\
@@ -101,10 +104,10 @@ class Served(bundles.Bundle):
 
 
 def watch(store: OneStore, chosen: Chosen, served: Served) -> None:
-    """Show the page of a run while it goes on, in a browser on this machine.
+    """Show the page of a run in a browser while it goes on.
 
-    It listens on 127.0.0.1 only, and the address that is printed has a secret in it, without which nothing is
-    shown. Stopping it (Ctrl-C) does not touch the run.
+    The browser is one on this machine. It listens on 127.0.0.1 only, and the address that is printed has a
+    secret in it, without which nothing is shown. Stopping it (Ctrl-C) does not touch the run.
 
     Example (not run: it serves until it is stopped):
         verifolio watch radii.db

@@ -94,10 +94,11 @@ class Written(Quiet):
 
 
 def train(inputs: TrainInputs, training: Details, running: Running, written: Written) -> None:
-    """Train a small network and write it as ONNX; the same seed gives the same network.
+    """Train a small network and write it as ONNX.
 
-    --attack is uniform or fgsm for the regime augment, fgsm, pgd or property for adversarial, any falsifier for
-    finetune. Data named without a split is divided into its own train and test splits.
+    The same seed gives the same network. --attack is uniform or fgsm for the regime augment, fgsm, pgd or
+    property for adversarial, any falsifier for finetune. Data named without a split is divided into its own
+    train and test splits.
 
     Example:
         verifolio train --arch dense:16 --data digits --limit 200 --epochs 2 -o small.onnx

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -127,52 +128,102 @@ def small_tree(tree: Path) -> Path:
 
     for name in ("core", "plugins/crown/kernel", "vnnlib"):
         (tree / name).mkdir(parents=True)
-    (tree / "plugins" / "crown" / "kernel" / "_boxes.c").write_text("")
+    for kernel in ("_boxes.c", "_quadratics.c"):
+        (tree / "plugins" / "crown" / "kernel" / kernel).write_text("")
     (tree / "pyproject.toml").write_text("[tool.pytest.ini_options]\n")
     subprocess.run(["git", "init", "-q", str(tree)], check=True)
     return tree
 
 
+def serve(scratch: Any, tests: list[str], work: Callable[[Any], object], tmp_path: Path) -> Any:
+    """What `work` returns in the process that has collected the tests."""
+    import json
+
+    out = tmp_path / "said.json"
+    scratch.serve(tests, lambda server: out.write_text(json.dumps(work(server))))
+    return json.loads(out.read_text())
+
+
 def test_a_change_is_tried_in_a_copy_and_taken_back(tmp_path: Path) -> None:
     from benchmarks.mutants.scratch import Scratch
 
+    before = "ONE = 1\n\n\nclass Two:\n    def two(self) -> int:\n        return [2 for _ in range(1)][0]\n"
     tree = small_tree(tmp_path / "tree")
-    (tree / "core" / "__init__.py").write_text("ONE = 1\n")
-    (tree / "test_one.py").write_text("import verifolio\n\ndef test_one():\n    assert verifolio.ONE == 1\n")
+    (tree / "core" / "__init__.py").write_text(before)
+    lines = ["from verifolio import ONE, Two", "def test_one(): assert ONE == 1"]
+    lines += ["def test_two(): assert Two().two() == 2", "def test_wrong(): assert Two().two() == 3"]
+    (tree / "test_both.py").write_text("\n".join(lines) + "\n")
     scratch = Scratch(tree, tmp_path / "copy")
-    killed = scratch.changed("core/__init__.py", "ONE = 2\n", ["test_one.py"], 60.0)
-    assert (killed.status, killed.test) == ("killed", "FAILED test_one.py::test_one")
-    assert scratch.read("core/__init__.py") == "ONE = 1\n"
-    assert (
-        scratch.changed("core/__init__.py", "ONE = 1  # same\n", ["test_one.py"], 60.0).status == "survived"
-    )
-    looping = "import time\ntime.sleep(60)\n"
-    assert scratch.changed("core/__init__.py", looping, ["test_one.py"], 2.0).status == "timeout"
+    tests = [f"test_both.py::test_{name}" for name in ("wrong", "one", "two")]  # the first fails in any case
+    changes = {
+        "in a function": before.replace("[2", "[3"),
+        "outside": before.replace("1\n", "2\n", 1),
+        "harmless": before.replace("[2 ", "[1 + 1 "),
+        "for ever": before.replace("return", "while True: pass\n        return"),
+        "unreadable": before.replace("ONE", "ONE ="),
+    }
+
+    def work(server: Any) -> object:
+        found = {k: scratch.changed(server, "core/__init__.py", t, tests, 3.0) for k, t in changes.items()}
+        return {k: (r.status, r.test) for k, r in found.items()}
+
+    assert serve(scratch, ["test_both.py"], work, tmp_path) == {
+        "in a function": ["killed", tests[2]],
+        "outside": ["killed", tests[1]],
+        "harmless": ["survived", ""],
+        "for ever": ["timeout", "after 3 s"],
+        "unreadable": ["killed", "collection"],
+    }
+    assert scratch.read("core/__init__.py") == before
 
 
-def test_tests_that_call_the_changed_function_come_first() -> None:
+def test_a_kernel_is_replaced_in_place(tmp_path: Path) -> None:
+    from benchmarks.mutants.scratch import Scratch
+
+    tree = small_tree(tmp_path / "tree")
+    source = (ROOT / "tests" / "benchmarks" / "one.c").read_text()
+    kernel = "plugins/crown/kernel/_boxes.c"
+    (tree / kernel).write_text(source)
+    for folder in ("core", "plugins", "plugins/crown", "plugins/crown/kernel"):
+        (tree / folder / "__init__.py").write_text("")
+    lines = ["from verifolio.plugins.crown.kernel import _boxes", "def test_one(): assert _boxes.one() == 1"]
+    (tree / "test_one.py").write_text("\n".join(lines) + "\n")
+    scratch = Scratch(tree, tmp_path / "copy")
+    texts = [source, source.replace("FromLong(1)", "FromLong(2)"), source.replace("FromLong(1)", "")]
+
+    def work(server: Any) -> object:
+        test = ["test_one.py::test_one"]
+        return [scratch.changed(server, kernel, text, test, 9.0).status for text in [*texts, source]]
+
+    said = serve(scratch, ["test_one.py"], work, tmp_path)
+    assert said == ["survived", "killed", "broken", "survived"]
+
+
+def test_tests_that_run_the_changed_statement_come_first() -> None:
     from collections import Counter
 
-    from benchmarks.mutants.killers import Traced, function_around, killers
+    from benchmarks.mutants.killers import Traced, killers, statement_around
     from benchmarks.mutants.scratch import KERNELS
 
-    source = "A = 1\n\n@cache\ndef f():\n    def g():\n        return 1\n    return g()\n\ndef h():\n    return 2\n"
-    assert function_around(source, 1) is None
-    assert function_around(source, 3) == function_around(source, 7) == range(3, 8)
-    assert function_around(source, 6) == range(5, 7)
-    calls = {
-        "slow": (3.0, {"core/a.py": [3, 5]}),
-        "quick": (1.0, {"core/a.py": [3]}),
-        "other": (0.5, {"core/a.py": [9]}),
+    source = "A = 1\n\n@cache\ndef f():\n    if (\n     A\n    ):\n        return 1\n    return g(\n     2\n    )\n"
+    assert statement_around(source, 1) is None
+    assert statement_around(source, 6) == range(5, 8)
+    assert statement_around(source, 8) == range(8, 9)
+    assert statement_around(source, 10) == range(9, 12)
+    lines = {
+        "slow": (3.0, {"core/a.py": [5, 6, 8]}),
+        "quick": (1.0, {"core/a.py": [5, 9]}),
+        "other": (0.5, {"core/a.py": [20]}),
         "worker": (0.1, {"core/run/pool.py": [1]}),
         "boxes": (0.2, {"plugins/crown/kernel/boxes.py": [1]}),
     }
-    traced = [Traced(n, t, {f: frozenset(k) for f, k in c.items()}) for n, (t, c) in calls.items()]
-    assert killers("core/a.py", source, 7, traced, Counter()) == ["quick", "slow", "worker"]
-    assert killers("core/a.py", source, 7, traced, Counter(slow=1)) == ["slow", "quick", "worker"]
-    assert killers("core/a.py", source, 6, traced, Counter()) == ["slow", "worker"]
-    assert killers("core/a.py", source, 1, traced, Counter()) == ["other", "quick", "slow", "worker"]
-    assert killers(KERNELS[0], "", 1, traced, Counter()) == ["boxes", "worker"]
+    traced = [Traced(n, t, {f: frozenset(k) for f, k in c.items()}) for n, (t, c) in lines.items()]
+    assert killers("core/a.py", source, 6, traced, Counter()) == ["quick", "slow"]
+    assert killers("core/a.py", source, 6, traced, Counter(slow=1)) == ["slow", "quick"]
+    assert killers("core/a.py", source, 8, traced, Counter()) == ["slow"]
+    assert killers("core/a.py", source, 1, traced, Counter()) == ["other", "quick", "slow"]
+    assert killers("core/b.py", source, 1, traced, Counter()) == ["worker"]  # may run it where no tracer sees
+    assert killers(KERNELS[0], "", 1, traced, Counter()) == ["boxes"]
 
 
 def test_tests_are_traced_once_and_run_in_the_order_asked_for(tmp_path: Path) -> None:
@@ -184,17 +235,22 @@ def test_tests_are_traced_once_and_run_in_the_order_asked_for(tmp_path: Path) ->
     lines = ["import verifolio", "def test_two(): assert verifolio.two() == 2"]
     lines += ["def test_one(): assert verifolio.one() == 1", "def test_wrong(): assert verifolio.two() == 1"]
     (tree / "test_both.py").write_text("\n".join(lines) + "\n")
-    scratch = Scratch(tree, tmp_path / "copy")
-    traced = trace(scratch, ["test_both.py"], tmp_path / "kept")
-    calls = {t.test: t.calls for t in traced}  # without the one that fails on the unchanged tree
-    assert calls == {
-        "test_both.py::test_two": {"core/__init__.py": frozenset({5})},
-        "test_both.py::test_one": {"core/__init__.py": frozenset({1})},
-    }
-    (kept,) = (tmp_path / "kept").iterdir()
-    kept.write_text(kept.read_text().splitlines()[0] + "\n")
-    assert [t.test for t in trace(scratch, ["test_both.py"], tmp_path / "kept")] == ["test_both.py::test_two"]
-    tests = ["test_both.py::test_one", "test_both.py::test_two"]
+    kept, name = tmp_path / "kept", "core/__init__.py"
     broken = "def one():\n    return 0\n\n\ndef two():\n    return 0\n"
-    assert scratch.changed("core/__init__.py", broken, tests, 60.0).test == f"FAILED {tests[0]}"
-    assert scratch.changed("core/__init__.py", broken, tests[::-1], 60.0).test == f"FAILED {tests[1]}"
+    tests = ["test_both.py::test_one", "test_both.py::test_two"]
+
+    def work(server: Any) -> object:
+        scratch = copies[-1]
+        traced = {t.test: sorted(t.lines[name]) for t in trace(scratch, server, [name], kept)}
+        orders = (tests, tests[::-1])
+        return traced, [scratch.changed(server, name, broken, order, 60.0).test for order in orders]
+
+    copies = [Scratch(tree, tmp_path / "copy")]
+    traced, first = serve(copies[-1], ["test_both.py"], work, tmp_path)
+    assert traced == {tests[1]: [5, 6], tests[0]: [1, 2]}  # without the one that fails on the unchanged tree
+    assert first == tests
+    (file,) = kept.glob("*/*.jsonl")
+    file.write_text(file.read_text().splitlines()[0] + "\n")
+    copies.append(Scratch(tree, tmp_path / "again"))
+    traced, _ = serve(copies[-1], ["test_both.py"], work, tmp_path)
+    assert traced == {tests[1]: [5, 6]}

@@ -9,6 +9,7 @@ from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from verifolio.testing.robust import changed, drawing
 
@@ -91,6 +92,48 @@ def test_marked_tests_and_what_they_show(tmp_path: Path) -> None:
         check=True,
     )
     assert "\trefuted\t" in shown.stdout and "\tproved\t" in shown.stdout
+
+
+MODULES = """
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+X = np.random.default_rng(0).random((4, 6)).astype("float32")
+
+def make():
+    torch.manual_seed(0)
+    return nn.Sequential(nn.Linear(6, 8), nn.ReLU(), nn.Linear(8, 3))
+
+MODEL = make().train()
+Y = MODEL((torch.from_numpy(X) - 0.3) / 0.5).argmax(1).numpy()
+
+@pytest.mark.robust(MODEL, data=(X, Y), indices="0:2", epsilon=0.0001, mean=0.3, std=0.5)
+def test_module():
+    pass
+
+@pytest.mark.robust(make, data=(X, Y), indices="0", epsilon=0.0001, mean=0.3, std=0.5)
+def test_made():
+    assert MODEL.training
+
+@pytest.mark.robust(MODEL, data=(X, 2 - Y), indices="0", epsilon=0.5)
+def test_wrong():
+    pass
+
+def test_by_hand(robust):
+    with pytest.raises(pytest.fail.Exception, match="not robust: sequential.onnx"):
+        robust(MODEL, X[0], int(Y[0]), epsilon=0.9)
+"""
+
+
+def test_marks_take_torch_modules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERIFOLIO_CACHE", str(tmp_path / "cache"))
+    (tmp_path / "test_module.py").write_text(MODULES)
+    said = run(tmp_path).stdout
+    passed = ("test_module[0]", "test_module[1]", "test_made[0]", "test_by_hand")
+    assert [name for name in passed if f"PASSED test_module.py::{name}" not in said] == []
+    assert "FAILED test_module.py::test_wrong[0]" in said and "Traceback" not in said
 
 
 def test_wrong_marks_are_told(tmp_path: Path) -> None:

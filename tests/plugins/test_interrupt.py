@@ -11,6 +11,7 @@ from verifolio.cli.main import run
 
 ROOT = Path(__file__).resolve().parents[2]
 NETWORK = str(ROOT / "examples/networks/digits_dense.onnx")
+INSTANCES = str(ROOT / "examples/networks/instances.csv")
 PAIR = [str(ROOT / f"examples/ensemble/pair_{n}.onnx") for n in "ab"]
 POINTS = str(ROOT / "examples/ensemble/pair.npz")
 INLINE = ["--executor", "inline"]
@@ -36,6 +37,11 @@ def interrupt(*_: object, **__: object) -> None:
             ["ensemble", "attack", *PAIR, "--data", POINTS, "--epsilon", "0.1", *INLINE],
             "ensemble.run_attack.EnsembleAttack.run",
             "with --store FILE",
+        ),
+        (
+            ["bench", INSTANCES, *INLINE],
+            "bench.runner.Run.run",
+            "are done and kept in results.db\nstart the same command again to go on with the others",
         ),
         (["train", *SMALL, "-o", "net.onnx"], "training.trainer.fit", "nothing is written"),
         (["fuzz", "--networks", "1"], "fuzz.campaign.run_campaign", "the findings so far are in fuzz"),

@@ -13,6 +13,7 @@ from tempfile import mkdtemp
 
 import pytest
 
+from verifolio.testing.damage import damaged
 from verifolio_check.main import INVALID, VALID, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -68,14 +69,6 @@ def files_of(name: str) -> tuple[Path, Path, bytes]:
     return KEPT / f"{name}.onnx", KEPT / f"{name}.vnnlib", text
 
 
-def changed(text: bytes, rng: random.Random) -> bytes:
-    """One character after the first lines, another one, none, or one more."""
-    start = text.index(b"region")
-    at = rng.randrange(start, len(text) - 1)
-    new = rng.choice([b"", bytes([rng.choice(b"0123456789.*/@pr[]abm-,<>\n ")])])
-    return text[:at] + new + text[at + rng.randint(0, 1) :]
-
-
 def test_no_proof_is_left_out() -> None:
     for path in (ROOT / "proof").glob("*.v"):
         text = path.read_text()
@@ -95,7 +88,7 @@ def test_both_checkers_agree(name: str, tmp_path: Path) -> None:
     assert proved(terms, text) == VALID == run(net, prop, KEPT / f"{name}.gz")[0]
     rng, other = random.Random(name), tmp_path / "c.gz"
     for _ in range(CHANGES):
-        mutant = changed(text, rng)
+        mutant = damaged(text, rng)
         other.write_bytes(gzip.compress(mutant))
         ours, theirs = run(net, prop, other), proved(terms, mutant)
         assert (ours[0] == VALID) == (theirs == VALID), (mutant, ours, theirs)

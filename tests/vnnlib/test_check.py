@@ -42,6 +42,23 @@ def test_input_bounds_are_exact() -> None:
     assert not outside.input_ulp
 
 
+@pytest.mark.parametrize("count", [3, 40])
+def test_corners_of_a_box_lie_in_it_and_nothing_beyond_does(count: int) -> None:
+    """Also where many inputs are at their ends, or beyond them."""
+    low = np.arange(count) / 8.0
+    specification = specification_from_cases(
+        [box_case(low, low + 1, (make_rows([({count: 1.0}, 0.0)]),))], output_size=1
+    )
+    for corner in (low, low + 1):
+        assert specification.check(corner, [0.0]).holds
+    for beyond in (np.nextafter(low, -np.inf), np.nextafter(low + 1, np.inf), low - 2):
+        found = specification.check(beyond, [0.0])
+        assert not found.holds and found.input_violation > 0
+    one = low.copy()
+    one[-1] = np.nextafter(low[-1] + 1, np.inf)
+    assert not specification.check(one, [0.0]).holds
+
+
 def test_interval_without_float32() -> None:
     specification = loads(unit("(assert (<= Y_0 0))", "0.1", "0.1"))
     lower, upper, mask = inward_float32(specification.cases[0])

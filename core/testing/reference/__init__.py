@@ -10,6 +10,7 @@ from verifolio.testing.reference.bounds import Bound, Bounded, Reference
 from verifolio.testing.reference.lines import Lines, default_slopes, enclosing_lines
 from verifolio.testing.reference.quadratic import Polynomial, quadratic_rows
 from verifolio.testing.reference.sets import shrunk_box
+from verifolio.testing.reference.zonotope import zonotope_intervals
 
 __all__ = [
     "Bound",
@@ -24,4 +25,5 @@ __all__ = [
     "enclosing_lines",
     "quadratic_rows",
     "shrunk_box",
+    "zonotope_intervals",
 ]

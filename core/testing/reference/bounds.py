@@ -13,6 +13,7 @@ from verifolio.model.problem import Domain
 from verifolio.testing.reference.affine import affine_map
 from verifolio.testing.reference.lines import Interval, Lines, default_slopes, enclosing_lines, value_interval
 from verifolio.testing.reference.sets import least_over, shrunk_box
+from verifolio.testing.reference.simplex import simplex_groups
 
 UNIT = 2.0**-53  # half the distance from 1 to the next double: the largest relative rounding error
 Slopes = Callable[[Op, list[Interval]], tuple[list[Array], list[Array]]]
@@ -53,6 +54,7 @@ class Reference:
             for i, node in enumerate(graph.nodes)
             if i and not isinstance(node.op, NONLINEAR)
         }
+        self.simplices = simplex_groups(graph, self.maps)
         # no sum is longer, and no number passes through more operations
         self.gamma = 2 * (max(self.sizes) + 4 * len(graph.nodes) + 16) * UNIT
 
@@ -119,6 +121,10 @@ class Reference:
                     size = size + np.abs(a) @ (np.abs(matrix) @ magnitude(intervals[p]))
                     error = error + np.abs(a) @ (matrix_error @ magnitude(intervals[p]))
             else:
+                for group in self.simplices.get(i, []):  # they add up to one: their common part is a constant
+                    level = np.sort(a[:, group], 1)[:, (len(group) - 1) // 2]
+                    a[:, group] -= level[:, None]
+                    constant, size = constant + level, size + np.abs(level) + np.abs(a[:, group]).sum(1)
                 own, chosen = lines[i], a > 0
                 parts = [a * np.where(chosen, s, t) for s, t in zip(own.below, own.above, strict=True)]
                 bias = np.where(chosen, own.floor, own.ceiling)

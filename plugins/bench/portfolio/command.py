@@ -66,7 +66,7 @@ class Runs(Bundle):
 
 def make_commands() -> typer.Typer:
     """The group `portfolio`."""
-    group = make_group("Learn a portfolio from recorded runs; explain what a portfolio does.")
+    group = make_group("Learn a portfolio from recorded runs, or explain one.")
     add_command(group, "build", build_command)
     add_command(group, "show", show_command)
     return group
@@ -78,9 +78,10 @@ def build_command(
     learning: Learning,
     written: Written,
 ) -> None:
-    """Learn a schedule from runs of single verifiers, and say what it is worth on unseen instances.
+    """Learn a portfolio from runs of single verifiers.
 
-    --timeout is for instances that name no limit; --cores 0 is one core.
+    What it is worth is measured on instances that it was not learned from. --timeout is for instances that
+    name no limit; --cores 0 is one core.
 
     Example (not run: it needs recorded runs):
         verifolio portfolio build crown.db milp.db pgd=pgd.csv --instances instances.csv -o learned.yaml
@@ -175,7 +176,9 @@ def show_command(
         tuple[str, str] | None, typer.Option(metavar="NETWORK PROPERTY", help="Who would take this query?")
     ] = None,
 ) -> None:
-    """Explain a portfolio: stages, time, options, when a stage applies, and who contributes what.
+    """Explain what a portfolio does.
+
+    Its stages are listed with their time and options, when each applies, and who contributes what.
 
     Example:
         verifolio portfolio show default --timeout 100

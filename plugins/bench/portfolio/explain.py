@@ -71,7 +71,8 @@ def when(member: Member) -> str:
     does = [word for word, can in (("proves", cls.can_prove), ("refutes", cls.can_falsify)) if can]
     about = " ".join((cls.__doc__ or "").split("\n\n")[0].split())
     limits = [f"at most {most} {FEATURES[name][0]}" for name, most in member.at_most.items()]
-    return "; ".join(filter(None, [*limits, " and ".join(does), about]))
+    early = ["early"] if member.early else []
+    return "; ".join(filter(None, [*early, *limits, " and ".join(does), about]))
 
 
 def configuration_of(member: Member) -> Configuration:

@@ -65,11 +65,10 @@ static double add_best(const Net *net, Scratch *s, int d, const Poly *row, doubl
 /* The best bound of combinations of a disjunct's rows; `lead` is the row that begins. */
 static double combine(const Net *net, Scratch *s, int d, int lead) {
     int done = 0;
-    double best = s->bound[lead];
     clear_poly(net, s, &s->base);
     add_poly(net, s, &s->base, s->poly + lead, 1);
     memcpy(s->t, s->point + (size_t)lead * net->stride, sizeof(double) * (size_t)s->count);
-    minimum(net, s, &s->base);
+    double best = minimum(net, s, &s->base); /* of the plane that is kept; the row's own bound is another plane's */
     keep(net, s);
     if (all_hold(net, s, d)) return best;
     for (int k = net->start[d]; k < net->start[d + 1] && !done && best <= 0; k++) {

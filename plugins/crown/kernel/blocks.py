@@ -6,8 +6,8 @@ z by the second. Composing affine nodes rounds; the error is carried along and e
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import lru_cache
+from dataclasses import dataclass, field
+from functools import cached_property, lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,20 +16,21 @@ from scipy import sparse
 from verifolio.graph import NONLINEAR, Affine, Constant, Conv, Elementwise, Graph, Op, Product, Relu
 from verifolio.graph.matrix import conv_matrix, linear_part, offset
 from verifolio.model.problem import Problem
-from verifolio.plugins.crown.propagate.arrays import all_rows
-from verifolio.plugins.crown.propagate.region import shrunk_box
+from verifolio.plugins.crown.propagate.arrays import all_rows, shrunk_box
 
 Array = NDArray[np.float64]
+Index = NDArray[np.int64]
 UNIT = 2.0**-53  # the unit roundoff of float64
 RELU, FACTOR, EQUAL_FACTOR = 0, 1, 2  # as in _boxes.c
 MAX_FEATURES = 20_000  # a row that is pushed back is dense, so time per box grows with the square; a choice
 # of the weights: 48 MB, all of which every box reads; beyond the caches each box waits for memory. A choice.
 MAX_ENTRIES = 6_000_000
+KEPT = 32  # conditions of a network: more than it has classes, most often
 # a block with fewer than one entry in so many is kept by rows: on dense rows vector instructions gain about as much
 SPARSE = 8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class FeatureForm:
     """An affine form over the features, with bounds on the error of its entries."""
 
@@ -38,15 +39,39 @@ class FeatureForm:
     matrix_error: sparse.csr_array
     bias_error: Array
 
+    @cached_property
+    def absolute(self) -> sparse.csr_array:
+        return abs(self.matrix)
 
-@dataclass(frozen=True)
+    @cached_property
+    def ends(self) -> tuple[int, int]:
+        """The first feature that some row reads, and the one after the last."""
+        columns = self.read
+        return (int(columns.min()), int(columns.max()) + 1) if len(columns) else (0, 1)
+
+    @cached_property
+    def read(self) -> Index:
+        """The feature of every weight that is not 0."""
+        return np.asarray(self.matrix.indices[self.matrix.data != 0])
+
+    @cached_property
+    def dense(self) -> Array:
+        """The weights between the ends, row by row."""
+        return np.asarray(self.matrix[:, self.ends[0] : self.ends[1]].toarray().ravel())
+
+
+@dataclass(frozen=True, eq=False)
 class Blocks:
-    """The forms of every hidden layer's pre-activations, and of the network's output."""
+    """The forms of every hidden layer's pre-activations, and of the network's output.
+
+    `conditions` are the forms of the last conditions by their numbers: queries on a network share few of them.
+    """
 
     inputs: int
     hidden: tuple[FeatureForm, ...]
     kinds: tuple[NDArray[np.uint8], ...]
     output: FeatureForm
+    conditions: dict[tuple[bytes, ...], FeatureForm] = field(default_factory=dict)
 
     @property
     def neurons(self) -> int:
@@ -201,26 +226,25 @@ def make_kernel(blocks: Blocks, problem: Problem, dense: bool = False) -> Kernel
     """Compile blocks and an output condition, on the problem's box; `dense`: no block as sparse rows."""
     forms = [*blocks.hidden, rows_form(blocks, problem)]
     noises = _noises(forms, blocks.kinds, problem, blocks.inputs)
-    ends, offsets, sparse_forms = [], [], []
+    ends, offsets, counts = [form.ends for form in forms], [], []
     weights: list[Array] = []
+    entries: list[sparse.csr_array] = []
     for form in forms:
-        columns = form.matrix.indices[form.matrix.data != 0]
-        ends.append((int(columns.min()), int(columns.max()) + 1) if len(columns) else (0, 1))
-        width = ends[-1][1] - ends[-1][0]
-        few = not dense and len(columns) * SPARSE < len(form.bias) * width
+        width = form.ends[1] - form.ends[0]
+        few = not dense and len(form.read) * SPARSE < len(form.bias) * width
         offsets.append(-1 if few else sum(map(len, weights)))
-        weights.append(np.zeros(0) if few else form.matrix[:, ends[-1][0] : ends[-1][1]].toarray().ravel())
-        sparse_forms.append(form.matrix if few else sparse.csr_array(form.matrix.shape))
-    entries = sparse.csr_array(sparse.vstack(sparse_forms))
+        weights.append(np.zeros(0) if few else form.dense)
+        entries += [form.matrix] if few else []
+        counts.append(np.diff(form.matrix.indptr) if few else np.zeros(len(form.bias), np.int64))
     return Kernel(
         np.array([len(f.bias) for f in forms], np.int32),
         np.array([e[0] for e in ends], np.int32),
         np.array([e[1] for e in ends], np.int32),
         np.array(offsets, np.int64),
         np.concatenate(weights),
-        entries.indptr.astype(np.int64),
-        entries.indices.astype(np.int32),
-        entries.data.astype(np.float64),
+        np.cumsum(np.concatenate([[0], *counts]), dtype=np.int64),
+        np.concatenate([np.zeros(0, np.int32), *(e.indices for e in entries)]).astype(np.int32),
+        np.concatenate([np.zeros(0), *(e.data for e in entries)]).astype(np.float64),
         np.concatenate([f.bias for f in forms]),
         np.concatenate(noises),
         np.concatenate([np.zeros(0, np.uint8), *blocks.kinds]),
@@ -235,7 +259,7 @@ def unread(blocks: Blocks, rows: FeatureForm) -> NDArray[np.bool_]:
     """Neurons whose ReLU no later row reads: what is left of opposite neurons that cancel."""
     read = np.zeros(rows.matrix.shape[1], bool)
     for form in (*blocks.hidden, rows):
-        read[form.matrix.indices[form.matrix.data != 0]] = True
+        read[form.read] = True
     found, start = [np.zeros(0, bool)], blocks.inputs
     for kinds in blocks.kinds:
         relu = not kinds.any()
@@ -246,7 +270,16 @@ def unread(blocks: Blocks, rows: FeatureForm) -> NDArray[np.bool_]:
 
 
 def rows_form(blocks: Blocks, problem: Problem) -> FeatureForm:
-    """The output condition's rows minus right-hand sides, over the features."""
+    """The output condition's rows minus right-hand sides, over the features; the last ones are kept."""
+    key = tuple(part.tobytes() for part in all_rows(problem))
+    if key not in blocks.conditions:
+        while len(blocks.conditions) >= KEPT:
+            blocks.conditions.pop(next(iter(blocks.conditions)), None)
+        blocks.conditions[key] = _rows_form(blocks, problem)
+    return blocks.conditions[key]
+
+
+def _rows_form(blocks: Blocks, problem: Problem) -> FeatureForm:
     n, m = blocks.inputs, problem.graph.output_size
     on_inputs, on_outputs, rhs = all_rows(problem)
     output = blocks.output
@@ -258,7 +291,7 @@ def rows_form(blocks: Blocks, problem: Problem) -> FeatureForm:
         sparse.csr_array(weight @ output.matrix + direct),
         on_outputs @ output.bias - rhs,
         sparse.csr_array(
-            absolute @ output.matrix_error + rounding * (absolute @ abs(output.matrix) + abs(direct))
+            absolute @ output.matrix_error + rounding * (absolute @ output.absolute + abs(direct))
         ),
         absolute @ output.bias_error + rounding * (absolute @ np.abs(output.bias) + np.abs(rhs)),
     )
@@ -275,11 +308,11 @@ def _noises(
     start, noises = inputs, []
     for k, form in enumerate(forms):
         magnitude = np.maximum(np.abs(low), np.abs(high))
-        size = abs(form.matrix) @ magnitude + np.abs(form.bias)
+        size = form.absolute @ magnitude + np.abs(form.bias)
         noise = gamma * size + 1.05 * (form.matrix_error @ magnitude + form.bias_error) + 1e-300
         noises.append(noise)
         centre, radius = (low + high) / 2, (high - low) / 2
-        middle, reach = form.matrix @ centre + form.bias, abs(form.matrix) @ radius + 2 * noise
+        middle, reach = form.matrix @ centre + form.bias, form.absolute @ radius + 2 * noise
         if k < len(kinds):
             ends = _features(middle - reach, middle + reach, kinds[k])
             stop = start + len(ends[0])

@@ -103,6 +103,11 @@ class KernelEngine:
         self.threads = ThreadPoolExecutor(threads) if threads > 1 else None
         self.parts = threads
 
+    def close(self) -> None:
+        """End the threads, so that the worker can be used again."""
+        if self.threads is not None:
+            self.threads.shutdown()
+
     def bound(self, batch: BoxBatch) -> Findings:
         if self.threads is None or len(batch) < BOXES_PER_THREAD * self.parts:
             return self._bound(batch)
@@ -156,6 +161,11 @@ def stable_phases(graph: Graph, known: Bounds | None) -> NDArray[np.int8]:
                 phase[known.lower[read] >= 0] = 1
             found.append(phase)
     return np.concatenate(found)
+
+
+def compiled() -> bool:
+    """Whether the compiled kernel exists."""
+    return _boxes is not None
 
 
 def kernel_applies(problem: Problem) -> bool:

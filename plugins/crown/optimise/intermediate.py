@@ -18,6 +18,7 @@ from verifolio.plugins.crown.propagate.patches import PatchBounds
 from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.region import Region
 from verifolio.plugins.crown.propagate.relax.base import Interval, tighter
+from verifolio.plugins.crown.propagate.zonotopes import Zonotopes
 from verifolio.plugins.crown.worker_threads import WorkerThreads
 from verifolio.run.budget import Budget
 
@@ -27,12 +28,16 @@ class Effort:
     """How hard to try.
 
     `tighten`: backward bounds for intermediate neurons; `forward`: linear bounds from the inputs, before that;
+    `zonotopes`: zonotopes from the inputs, before that, where the region is one; `sampled`: backward bounds of a
+    layer only where a sample of its neurons gains by them;
     `steps`: gradient steps on every neuron's own slopes; `thorough`: on all of them, even where a sample of a
     layer gains little; `elements`: memory of one pass.
     """
 
     tighten: bool = True
     forward: bool = False
+    zonotopes: bool = False
+    sampled: bool = False
     steps: int = 0
     thorough: bool = False
     elements: int = 1 << 22  # 16 MB in float32: larger temporaries leave the caches
@@ -67,7 +72,9 @@ def intermediate_bounds(
     are worth it, see `cone`; None: all.
     """
     state = program.enter(region)
-    forms = ForwardBounds(program, state) if effort.forward else None
+    forms: ForwardBounds | Zonotopes | None = ForwardBounds(program, state) if effort.forward else None
+    if effort.zonotopes and region.batch == 1:
+        forms = Zonotopes(program, state, 1 if budget is None else budget.cores)
     for node in range(1, program.graph.output + 1):
         program.forward(state, node)
         if known is not None and node in known:
@@ -102,8 +109,8 @@ def bound_backward(
     if copies is not None:  # one bound serves all copies of a value
         wanted = copies[wanted].unique()
     # where the intervals are good already, it must pay
-    unsure = (effort.steps > 0 or effort.forward) and not effort.thorough
-    plain = not effort.steps and not unsure
+    plain = not effort.steps and (effort.thorough or not effort.forward)
+    unsure = (not plain or effort.sampled) and not effort.thorough
     if plain and state.region.balls is None and is_chain(program):
         state.interval[node] = tighten(program, state, node, mask, budget)
         return

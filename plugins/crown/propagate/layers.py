@@ -59,6 +59,13 @@ def total(rows: Tensor, vector: Tensor) -> Tensor:
     return (rows.double() @ vector.double()).to(rows.dtype)
 
 
+def csr(pointers: Tensor, columns: Tensor, values: Tensor, shape: tuple[int, int]) -> Tensor:
+    """A sparse matrix by rows."""
+    with warnings.catch_warnings():  # torch calls this layout a beta; products are all that is used of it
+        warnings.simplefilter("ignore", UserWarning)
+        return torch.sparse_csr_tensor(pointers, columns, values, size=shape)
+
+
 class Layer:
     """An affine operator.
 
@@ -76,6 +83,10 @@ class Layer:
     def forward(self, *inputs: Tensor) -> Tensor:
         """The operator on values."""
         raise TypeError(f"{type(self).__name__} has no forward map")
+
+    def linear(self, *inputs: Tensor) -> Tensor:
+        """The operator without its constant."""
+        return self.forward(*inputs)
 
     def spread(self, *radii: Tensor) -> Tensor:
         """|W| times the radii: how far the output moves when the inputs move this far."""
@@ -109,6 +120,9 @@ class DenseLayer(Layer):
         (x,) = inputs
         return torch.nn.functional.linear(x, self.weight, self.bias)
 
+    def linear(self, *inputs: Tensor) -> Tensor:
+        return inputs[0] @ self.weight.T
+
     def spread(self, *radii: Tensor) -> Tensor:
         (radius,) = radii
         return radius @ self.absolute.T
@@ -138,20 +152,21 @@ class SparseLayer(Layer):
         self.bias = space.tensor(op.bias)
         columns = np.bincount(op.weight.indices, minlength=1)
         self.terms = int(max(np.diff(op.weight.indptr).max(initial=0), columns.max()))
+        self.fans = bool(columns.max() > 1)  # whether some input is read by several outputs
         self.weight_error = None if op.weight_error is None else self._csr(op.weight_error)
         self.bias_error = None if op.bias_error is None else space.up(op.bias_error)
 
     def _csr(self, matrix: Any) -> Tensor:
         pointers, columns = (torch.as_tensor(a.astype(np.int64)) for a in (matrix.indptr, matrix.indices))
-        with warnings.catch_warnings():  # torch calls this layout a beta; products are all that is used of it
-            warnings.simplefilter("ignore", UserWarning)
-            return torch.sparse_csr_tensor(
-                pointers, columns, torch.as_tensor(matrix.data), size=matrix.shape, dtype=self.space.dtype
-            ).to(self.space.device)
+        values = torch.as_tensor(matrix.data).to(self.space.dtype)
+        return csr(pointers, columns, values, matrix.shape).to(self.space.device)
 
     def forward(self, *inputs: Tensor) -> Tensor:
         (x,) = inputs
         return (self.weight @ x.T).T + self.bias
+
+    def linear(self, *inputs: Tensor) -> Tensor:
+        return (self.weight @ inputs[0].T).T
 
     def spread(self, *radii: Tensor) -> Tensor:
         (radius,) = radii
@@ -191,6 +206,10 @@ class ConvLayer(Layer):
         with self._plain():
             return convolve(self.op, x, self.weight, self.bias)
 
+    def linear(self, *inputs: Tensor) -> Tensor:
+        with self._plain():
+            return convolve(self.op, inputs[0], self.weight, None)
+
     def spread(self, *radii: Tensor) -> Tensor:
         (radius,) = radii
         with self._plain():
@@ -201,6 +220,13 @@ class ConvLayer(Layer):
             flat = convolve_adjoint(self.op, rows.reshape(-1, self.size), self.weight)
         channels = rows.reshape(*rows.shape[:2], self.op.output_shape[0], -1).sum(-1, dtype=torch.float64)
         return [flat.reshape(*rows.shape[:2], -1)], total(channels, self.bias).to(rows.dtype)
+
+    def overlaps(self) -> bool:
+        """Whether some input is read by several outputs: windows overlap, or several channels read one."""
+        op = self.op
+        reach = [d * (k - 1) + 1 for d, k in zip(op.dilation, op.weight.shape[2:], strict=True)]
+        apart = all(r <= s or n == 1 for r, s, n in zip(reach, op.stride, op.output_shape[1:], strict=True))
+        return op.transposed or op.output_shape[0] > op.groups or not apart
 
     def adjoint(self, rows: Tensor) -> Tensor:
         """Rows (count, channels, height, width) over any window as rows over all that the window reads."""
@@ -244,6 +270,9 @@ class ScaleLayer(Layer):
     def forward(self, *inputs: Tensor) -> Tensor:
         (x,) = inputs
         return x * self.weight + self.bias
+
+    def linear(self, *inputs: Tensor) -> Tensor:
+        return inputs[0] * self.weight
 
     def spread(self, *radii: Tensor) -> Tensor:
         (radius,) = radii

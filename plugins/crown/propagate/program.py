@@ -18,11 +18,13 @@ import torch
 from torch import Tensor
 
 from verifolio.graph import Graph, Op, Select
+from verifolio.graph.softmax import simplices
 from verifolio.plugins.crown.propagate.images import Images
 from verifolio.plugins.crown.propagate.layers import Layer, Space, make_layer
 from verifolio.plugins.crown.propagate.region import Region, dot
 from verifolio.plugins.crown.propagate.relax import Lines, Relaxation, relaxation
 from verifolio.plugins.crown.propagate.relax.base import Interval
+from verifolio.plugins.crown.propagate.simplex import Simplex
 from verifolio.plugins.crown.propagate.tables import Tables
 
 Capture = Callable[[int, Tensor], None]
@@ -82,6 +84,7 @@ class Program:
         self.copies = {
             i: first for i, n in enumerate(graph.nodes) if (first := _copies(n.op, space)) is not None
         }
+        self.simplices = {i: Simplex(groups, sizes[i], space) for i, groups in simplices(graph).items()}
         # roundings of single entries on the way: one per node, and a few at the ends
         self.extra = len(graph.nodes) + 8
 
@@ -213,6 +216,9 @@ class Program:
             if current is None:
                 continue
             layer = self.layers[i]
+            if i in self.simplices:
+                current, level, lost = self.simplices[i].level(current, state.interval[i])
+                constant, charge = constant + level, charge + lost
             if layer is None:
                 if capture is not None:
                     capture(i, current)

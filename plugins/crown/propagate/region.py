@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from verifolio.model.problem import Domain
+from verifolio.plugins.crown.propagate.arrays import shrunk_box
 from verifolio.plugins.crown.propagate.layers import Space
 
 
@@ -96,14 +97,3 @@ def dot(rows: Tensor, vector: Tensor) -> Tensor:
     if rows.shape[0] == 1:
         return vector @ rows[0].mT
     return (vector[:, None] @ rows.mT)[:, 0]  # thrice as fast as the rows times a column
-
-
-def shrunk_box(domain: Domain) -> tuple[np.ndarray, np.ndarray]:
-    ball = domain.ball
-    if ball is None:
-        return domain.lower, domain.upper
-    low, high = ball.centre - ball.radius, ball.centre + ball.radius
-    return (
-        np.maximum(domain.lower, np.nextafter(low, -np.inf)),
-        np.minimum(domain.upper, np.nextafter(high, np.inf)),
-    )

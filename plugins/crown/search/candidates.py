@@ -3,36 +3,19 @@
 from __future__ import annotations
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from verifolio.graph.module import GraphModule
-from verifolio.model.problem import Problem, dense_rows
+from verifolio.model.problem import Problem
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.optimise.dual import BoundResult
 from verifolio.plugins.crown.search.attack import InterleavedAttack
 from verifolio.plugins.crown.search.root import Root
+from verifolio.plugins.crown.search.violation import Violation
 
 Array = NDArray[np.float64]
 TRIED_POINTS = 64  # per batch of subproblems: one evaluation in float64, far below a batch's bounds
 STARTS = 8  # points with the least violation from which an attack starts; it adds random ones of its own
-
-
-class Violation:
-    """How far points are from satisfying the output condition (<= 0: satisfied), in float64."""
-
-    def __init__(self, problem: Problem, device: str = "cpu") -> None:
-        self.module = GraphModule(problem.graph, torch.float64).to(device)
-        n, m = problem.graph.input_size, problem.graph.output_size
-        self.parts = [dense_rows(rows, n, m) for rows in problem.disjuncts]
-        self.device = device
-
-    @torch.no_grad()
-    def __call__(self, x: Array) -> Array:
-        y = self.module(torch.as_tensor(x, device=self.device)).cpu().numpy()
-        worst = [(x @ a.T + y @ b.T - rhs).max(1, initial=-np.inf) for a, b, rhs in self.parts]
-        return np.asarray(np.min(worst, axis=0))
 
 
 class CandidatePoints:

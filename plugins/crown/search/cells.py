@@ -8,19 +8,20 @@ what single precision computes is found by running ONNX Runtime, optimised and n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from verifolio.graph import Graph, GraphBuilder, Op, Scale, Select, Sparse, Step
+from verifolio.graph.graph import is_exact
 from verifolio.graph.settle import unsettle
 from verifolio.graph.single import spans
 from verifolio.model.answer import Outcome
 from verifolio.model.problem import Problem, dense_rows
 from verifolio.plugin.verifier import Context
-from verifolio.plugins.crown.search.candidates import Violation
 from verifolio.plugins.crown.search.frontier import Frontier
+from verifolio.plugins.crown.search.violation import Violation
 from verifolio.trust.referee import fails_everywhere
 
 Array = NDArray[np.float64]
@@ -68,16 +69,21 @@ def switches(problem: Problem) -> list[Switch]:
         source = _source(graph, graph.nodes[parent].parents[0])
         if source is None:
             continue
-        columns, weight, bias = source
+        columns, weight, bias, stored = source
         for entry in range(op.size):
-            found.append(_switch(problem, i, entry, op, int(columns[entry]), weight[entry], bias[entry]))
+            made = _switch(problem, i, entry, op, int(columns[entry]), weight[entry], bias[entry])
+            found.append(made if stored else replace(made, exact=False))
             if len(found) > MOST_SWITCHES:
                 return []
     return found
 
 
-def _source(graph: Graph, node: int) -> tuple[NDArray[np.int64], Array, Array] | None:
-    """The inputs that a node scales and shifts, with weights and shifts; None: it does more."""
+def _source(graph: Graph, node: int) -> tuple[NDArray[np.int64], Array, Array, bool] | None:
+    """The inputs that a node scales and shifts, with weights and shifts, and whether single precision has the same.
+
+    None: it does more.
+    """
+    stored = True
     size = graph.nodes[node].op.size
     index, weight, bias = np.arange(size), np.ones(size), np.zeros(size)
     while node:
@@ -87,10 +93,11 @@ def _source(graph: Graph, node: int) -> tuple[NDArray[np.int64], Array, Array] |
         elif isinstance(op, Scale):
             bias = bias + weight * op.bias[index]
             weight = weight * op.weight[index]
+            stored = stored and not op.folded and op.bias_single is None and is_exact(op)
         else:
             return None
         node = graph.nodes[node].parents[0]
-    return index, weight, bias
+    return index, weight, bias, stored
 
 
 def _switch(
@@ -274,14 +281,15 @@ class CellSplit:
         return None
 
     def _points(self, cells: Cells) -> Array:
-        """A point in the middle of each cell."""
-        centre = (self.problem.domain.lower + self.problem.domain.upper) / 2
-        points = np.tile(centre, (len(cells), 1))
+        """A point in the middle of each cell: of what all switches that read an input leave of it."""
+        domain = self.problem.domain
+        low, high = (np.tile(end, (len(cells), 1)) for end in (domain.lower, domain.upper))
         for k, switch in enumerate(self.found):
             middle = (cells.first[:, k] + cells.last[:, k]) // 2
-            ends = np.stack([switch.ends[middle], switch.ends[middle + 1]])
-            points[:, switch.column] = ends.mean(0)
-        return np.clip(points, self.problem.domain.lower, self.problem.domain.upper)
+            ends = np.sort([switch.ends[middle], switch.ends[middle + 1]], axis=0)
+            low[:, switch.column] = np.maximum(low[:, switch.column], ends[0])
+            high[:, switch.column] = np.minimum(high[:, switch.column], ends[1])
+        return np.clip(low / 2 + high / 2, domain.lower, domain.upper)
 
     def _split(self, cells: Cells) -> None:
         width = cells.last - cells.first

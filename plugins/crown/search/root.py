@@ -14,11 +14,11 @@ from verifolio.plugin.evidence import Assumptions, Bounds
 from verifolio.plugins.crown.optimise.ascent import Variables
 from verifolio.plugins.crown.optimise.dual import BoundResult, Dual, Goal, evaluate
 from verifolio.plugins.crown.optimise.intermediate import Effort, Refiner, intermediate_bounds
-from verifolio.plugins.crown.propagate.arrays import as_numbers
+from verifolio.plugins.crown.propagate.arrays import as_numbers, shrunk_box
 from verifolio.plugins.crown.propagate.cone import cone
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program, State
-from verifolio.plugins.crown.propagate.region import Balls, Region, shrunk_box
+from verifolio.plugins.crown.propagate.region import Balls, Region
 from verifolio.plugins.crown.propagate.relax.base import Interval
 from verifolio.plugins.crown.reduce.compress import Compressed, Stacked, compress
 from verifolio.plugins.crown.reduce.condensed import Condensed

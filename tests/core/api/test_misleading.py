@@ -45,8 +45,84 @@ def test_labels_that_are_numbers_in_quotes_are_numbers() -> None:
 
 
 def test_one_output_has_no_class_that_could_lose() -> None:
+    """In a file; of a module in Python it is known what one logit means."""
+    file = verifolio.export(linear(1), X).network.path
     with pytest.raises(InputError, match="at least 2 outputs"):
-        verifolio.robustness(linear(1), X, [0, 0, 0, 0], epsilon=0.01, executor="inline")
+        verifolio.robustness(file, X, [0, 0, 0, 0], epsilon=0.01, executor="inline")
+
+
+@pytest.mark.parametrize("norm", ["inf", 2, None])
+def test_a_norm_that_is_none_is_refused(norm: Any) -> None:
+    with pytest.raises(InputError, match="one of l1, l2, linf"):
+        verifolio.robustness(linear(3), X, [0, 1, 2, 0], epsilon=0.01, norm=norm, executor="inline")
+    with pytest.raises(InputError, match="one of l1, l2, linf"):
+        verifolio.distribution(linear(3), X, [0, 1, 2, 0], norm=norm, range=(0, 1), executor="inline")
+
+
+@pytest.mark.parametrize(
+    "indices", [[1, 3], (1, 3), "1,3", slice(1, None, 2), np.array([False, True, False, True])]
+)
+def test_inputs_are_chosen_in_any_way(indices: Any) -> None:
+    found = verifolio.robustness(
+        linear(3), X, epsilon=0.0, indices=indices, executor="inline", progress=False
+    )
+    assert [v.index for v in found] == [1, 3]
+
+
+@pytest.mark.parametrize("indices", [[-1], [4], [], [0.5], "4", [True, False], [[0, 1]]])
+def test_inputs_that_are_not_there_are_refused(indices: Any) -> None:
+    with pytest.raises(InputError, match="indices"):
+        verifolio.robustness(linear(3), X, epsilon=0.0, indices=indices, executor="inline", progress=False)
+
+
+def test_one_input_has_no_indices() -> None:
+    how: Any = {"indices": [0]}
+    with pytest.raises(InputError, match="indices"):
+        verifolio.verify(linear(3), X[0], 0, epsilon=0.01, executor="inline", **how)
+    with pytest.raises(InputError, match="about many"):
+        verifolio.critical(linear(3), X[0], 0, range=(0, 1), executor="inline", **how)
+
+
+def test_a_radius_in_other_units_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    images = X.reshape(4, 1, 1, 2)
+    model = torch.nn.Sequential(torch.nn.Flatten(), linear(3))
+    verifolio.robustness(model, images, epsilon=8, executor="inline", progress=False)
+    assert "a radius of 8 covers all legal values" in capsys.readouterr().err
+    verifolio.robustness(model, images, epsilon=8 / 255, executor="inline", progress=False)
+    assert "covers" not in capsys.readouterr().err
+
+
+def test_bytes_that_a_model_scales_itself_are_told(capsys: pytest.CaptureFixture[str]) -> None:
+    """Bytes are read as 0 to 1; a model that divides by 255 itself then sees almost nothing."""
+    images = np.array([[[[10, 200]]], [[[220, 30]]], [[[90, 240]]]], np.uint8)
+    layer = torch.nn.Linear(2, 2)
+    layer.weight.data, layer.bias.data = torch.eye(2), torch.tensor([0.1, 0.0])
+
+    class Scaling(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            found: torch.Tensor = layer(x.flatten(1) / 255)
+            return found
+
+    ask: dict[str, Any] = {"epsilon": 0.01, "executor": "inline", "progress": False}
+    found = verifolio.robustness(Scaling(), images, [1, 0, 1], **ask)
+    assert found.accuracy is not None and found.accuracy < 0.5
+    assert "for a network that reads 0 to 255, scale is 1/255" in capsys.readouterr().err
+    assert verifolio.robustness(Scaling(), images, [1, 0, 1], scale=1 / 255, **ask).accuracy == 1.0
+
+
+def test_a_result_leaves_without_a_word() -> None:
+    import gc
+    import warnings
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = verifolio.robustness(linear(3), X, epsilon=0.0, executor="inline", progress=False)
+        assert found.store is not None
+        folder = found.store.parent
+        assert folder.is_dir()
+        del found
+        gc.collect()
+    assert not folder.exists()
 
 
 def test_no_inputs_are_no_question() -> None:

@@ -135,7 +135,7 @@ def test_what_has_no_single_radius_is_refused(model: nn.Module, digits: Digits) 
         verifolio.distribution(*few, epsilon={"a": 1.0})  # type: ignore[arg-type]
     with pytest.raises(InputError, match="fixed"):
         verifolio.distribution(*few, fixed=[1])
-    with pytest.raises(InputError, match="positions below 2"):
+    with pytest.raises(InputError, match="positions from 0 to 1"):
         verifolio.distribution(*few, indices=[2])
     with pytest.raises(InputError, match="finite"):
         verifolio.distribution(*few, range=(-math.inf, math.inf), executor="inline")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -264,6 +265,29 @@ def test_a_deadline_holds_through_the_command(
     told = json.loads(done.stdout)
     assert told["verdict"] == "timeout"
     assert told["seconds"] < 5.0
+
+
+@pytest.mark.usefixtures("interruptible")
+@pytest.mark.parametrize("again", [0.0, 0.05])
+def test_an_early_interrupt_is_clean(tmp_path: Path, network: Network, again: float) -> None:
+    """Also a second one; what Python itself says before our first line runs is not ours."""
+    code = COMMAND[-1].replace(
+        "import main;", "import main; import sys; sys.stderr.write('.'); sys.stderr.flush();"
+    )
+    command = [*COMMAND[:-1], code, "verify", *files(tmp_path, network, 1.0)]
+    for delay in (0.05, 0.15, 0.3):  # the first is time for the first line, on a busy machine too
+        with subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+        ) as process:
+            assert process.stderr is not None and process.stderr.read(1) == "."
+            time.sleep(delay)
+            for pause in (0.0, again):
+                time.sleep(pause)
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGINT)
+            out, err = process.communicate(timeout=60)
+        assert "Traceback" not in err and "ignored" not in err, (delay, err)
+        assert process.returncode in (130, -signal.SIGINT) or out.startswith("sat"), (delay, out, err)
 
 
 @pytest.mark.usefixtures("interruptible")

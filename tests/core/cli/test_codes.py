@@ -12,7 +12,7 @@ import pytest
 
 from verifolio.cli.common import certificate_notes, exit_code
 from verifolio.cli.main import run
-from verifolio.cli.plugins import state
+from verifolio.cli.plugins import state_text
 from verifolio.model.answer import Answer, Verdict
 from verifolio.testing.samples import reaches, write_sum
 from verifolio.vnnlib import write
@@ -77,9 +77,9 @@ def test_a_closed_pipe(asked: dict[str, list[str]]) -> None:
 
 
 def test_states_of_plugins() -> None:
-    assert state({"unavailable": None}) == "ready"
-    assert state({"unavailable": "x is not installed"}).startswith("not installed: ")
-    assert state({"unavailable": "npz is a kind of file; give a path"}).startswith("not applicable: ")
+    assert state_text({"unavailable": None}) == "ready"
+    assert state_text({"unavailable": "x is not installed"}).startswith("not installed: ")
+    assert state_text({"unavailable": "npz is a kind of file; give a path"}).startswith("not applicable: ")
 
 
 def test_unsat_counts_only_with_a_certificate_that_checks(

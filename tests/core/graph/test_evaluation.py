@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -24,6 +25,7 @@ from verifolio.graph import (
     Select,
     Sparse,
     Sum,
+    exact,
 )
 from verifolio.graph.enclosure import enclose
 from verifolio.graph.functions import FUNCTIONS
@@ -179,9 +181,8 @@ def test_enclosures_contain_the_exact_value() -> None:
     for _ in range(10):
         x = normal(6)
         value, radius = enclose(graph, x)
-        exact = exact_values(graph, x)
         assert (radius < 1e-9 * (1 + np.abs(value))).all()
-        for v, r, e in zip(value, radius, exact, strict=True):
+        for v, r, e in zip(value, radius, exact_values(graph, x), strict=True):
             assert abs(e - Fraction(float(v))) <= Fraction(float(r))
 
 
@@ -199,6 +200,21 @@ def test_enclosures_cover_weight_errors() -> None:
         assert (np.abs(other - value) <= radius + 1e-15).all()
 
 
+@pytest.mark.parametrize("transposed", [False, True])
+def test_enclosures_cover_weight_errors_of_convolutions(transposed: bool) -> None:
+    op = conv(transposed=transposed, pads=(1, 0, 1, 1))
+    off = np.full(op.weight.shape, 1e-3), np.full(op.bias.shape, 1e-4)
+    b = GraphBuilder(int(np.prod(op.input_shape)))
+    graph = b.finish(b.add(replace(op, weight_error=off[0], bias_error=off[1]), 0))
+    x = normal(int(np.prod(op.input_shape)))
+    value, radius = enclose(graph, x)
+    for _ in range(5):
+        signs = DRAW.choice([-1.0, 1.0], size=op.weight.shape)
+        other = replace(op, weight=op.weight + signs * off[0], bias=op.bias + 1e-4)
+        moved = linear_part(other, (len(x),))[0] @ x + offset(other)
+        assert (np.abs(moved - value) <= radius + 1e-12).all()
+
+
 @pytest.mark.parametrize("name", [n for n in FUNCTIONS if n != "pow"])
 def test_enclosures_of_functions_cover_an_input_error(name: str) -> None:
     b = GraphBuilder(5)
@@ -209,6 +225,59 @@ def test_enclosures_of_functions_cover_an_input_error(name: str) -> None:
     for factor in (1 - 1e-6, 1.0, 1 + 1e-6):
         other = FUNCTIONS[name].value(torch.from_numpy(x * factor), 0.0).numpy()
         assert (np.abs(other - value) <= radius).all()
+
+
+def test_enclosures_of_products_cover_every_rounding() -> None:
+    """Factors off by what they may be, and the product's own rounding: in exact arithmetic, entry by entry."""
+    rng = np.random.default_rng(1)
+    count = 600
+    a, b = (rng.uniform(1, 2, count) for _ in range(2))
+    off = [rng.uniform(0, 1, count) * rng.choice([0.0, 1e-3, 1.0], count) for _ in range(2)]
+    builder = GraphBuilder(1)
+    parts = [builder.add(Constant(count, v, e)) for v, e in zip((a, b), off, strict=True)]
+    value, radius = enclose(builder.finish(builder.add(Product(count), *parts)), np.zeros(1))
+    for k in range(count):
+        x, y, dx, dy = (Fraction(float(v[k])) for v in (a, b, *off))
+        worst = abs(Fraction(float(value[k])) - x * y) + x * dy + y * dx + dx * dy
+        assert worst <= Fraction(float(radius[k]))
+
+
+def test_errors_of_scalings_are_added_up_without_losing_a_bit() -> None:
+    rng, count = np.random.default_rng(4), 400
+    weight_error, bias_error, x = rng.uniform(0.5, 1, (3, count))
+    b = GraphBuilder(count)
+    graph = b.finish(b.add(Scale(count, np.zeros(count), np.zeros(count), weight_error, bias_error), 0))
+    _, radius = enclose(graph, x)
+    for r, w, e, v in zip(*(a.tolist() for a in (radius, weight_error, bias_error, x)), strict=True):
+        assert Fraction(r) >= Fraction(w) * Fraction(v) + Fraction(e)
+
+
+@pytest.mark.parametrize("off", [1e-6, 1e-3, 0.1])
+@pytest.mark.parametrize("name", ["sin", "cos"])
+def test_enclosures_hold_where_a_slope_is_nought_at_one_end(name: str, off: float) -> None:
+    """Beside a turning point, on either side of it."""
+    turns = np.arange(-3, 4) * np.pi / 2
+    x = np.concatenate([turns + off, turns - off])
+    builder = GraphBuilder(1)
+    node = builder.add(Elementwise(len(x), name), builder.add(Constant(len(x), x, np.full(len(x), off))))
+    value, radius = enclose(builder.finish(node), np.zeros(1))
+    for end in np.linspace(-1, 1, 9):
+        other = FUNCTIONS[name].value(torch.from_numpy(x + end * off), 0.0).numpy()
+        assert (np.abs(other - value) <= radius + 1e-15).all()
+
+
+@pytest.mark.parametrize("where", [0, 1, 2])
+def test_one_number_with_an_error_is_enough_not_to_be_evaluated_exactly(where: int) -> None:
+    error = np.full(3, 1e-9)
+    errors = [error if k == where else None for k in range(3)]
+    builder = GraphBuilder(3)
+    node = builder.add(Scale(3, np.zeros(3), np.ones(3), weight_error=errors[0]), 0)
+    node = builder.add(Dense(3, np.ones(3), np.eye(3), bias_error=errors[1]), builder.add(Relu(3), node))
+    other = builder.add(Constant(3, np.ones(3), errors[2]))
+    graph = builder.finish(builder.add(Sum(3, (1.0, 1.0)), node, other))
+    assert not exact.evaluable(graph)
+    plain = GraphBuilder(3)
+    assert exact.evaluable(plain.finish(plain.add(Relu(3), 0)))
 
 
 def test_constants_join_a_batch() -> None:

@@ -104,4 +104,13 @@ def test_the_command_line_warns(network: Network, tmp_path: Path, capsys: pytest
     assert run(["verify", str(network.path), str(text), "--executor", "inline", "--json"]) == 0
     out, err = capsys.readouterr()
     assert json.loads(out)["flags"] == ["empty"]
+    assert run(["verify", str(network.path), str(text), "--executor", "inline", "--expect", "unsat"]) == 5
+    assert "not what --expect asks for" in capsys.readouterr().err
+    (tmp_path / "instances.csv").write_text(f"{network.path},{text},20\n")
+    bench = ["bench", str(tmp_path / "instances.csv"), "-o", str(tmp_path / "r.csv"), "--executor", "inline"]
+    assert run([*bench, "--no-pictures"]) == 0
+    assert run([*bench, "--no-pictures", "--expect", "unsat"]) == 5
+    capsys.readouterr()
+    assert run(["verify", str(network.path), str(text), "--executor", "inline", "--json"]) == 0
+    out, err = capsys.readouterr()
     assert "warning: the input set is empty" in err

@@ -195,3 +195,33 @@ def test_places_below_zero_have_no_bounds(tmp_path: Path) -> None:
     problem = Problem(settle(graph, lower, upper), Domain(lower, upper), (make_rows([({3: 1.0}, 0.5)]),))
     (bounds,) = CrownBounder().bound([problem])
     assert bounds.margins_of(problem)[0][0] <= 0
+
+
+@pytest.mark.parametrize("op", ["Gather", "Where", "ScatterND"])
+def test_integers_picked_from_constants_are_integers(op: str, tmp_path: Path) -> None:
+    """7 / 2 is 3 for them, and the graph would say 3.5."""
+    picked = {
+        "Gather": [to(TensorProto.INT64, "x", "i"), node("Gather", "table i", "g")],
+        "Where": [node("Greater", "x high", "c"), node("Where", "c seven two", "g")],
+        "ScatterND": [
+            to(TensorProto.INT64, "x", "i"),
+            node("Unsqueeze", "i one", "u"),
+            node("ScatterND", "table u seven", "g"),
+        ],
+    }[op]
+    nodes = [*picked, node("Div", "g two", "d"), to(TensorProto.FLOAT, "d", "y")]
+    tensors = {
+        "table": np.array([2, 4, 6]),
+        "high": np.array([1.5], np.float32),
+        "seven": np.array([7]),
+        "two": np.array([2]),
+        "one": np.array([1]),
+    }
+    net = network(tmp_path / "n.onnx", nodes, tensors, 1, [3 if op == "ScatterND" else 1])
+    with pytest.raises(UnsupportedNetwork, match="Div of a variable of an integer type"):
+        _ = net.graph
+
+
+def test_parts_of_a_split_that_nobody_reads_are_counted(tmp_path: Path) -> None:
+    split = helper.make_node("Split", ["x"], ["y", "b", "c"], axis=0)
+    agree(network(tmp_path / "n.onnx", [split], {}, 6, [2]), np.random.default_rng(0).normal(size=(3, 6)))

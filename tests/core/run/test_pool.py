@@ -269,8 +269,8 @@ def test_local_module_of_a_script_is_importable(tmp_path: Path) -> None:
 
 def test_a_template_that_was_begun_early_is_used_once() -> None:
     preload = ("json",)
-    template.begin(preload)
-    begun = template._waiting[preload]
+    template.begin(preload, ())
+    begun = template._waiting[preload, ()]
     with Pool(1, preload) as pool:
         assert run(pool, Job(hostile.echo, 5)).value == 5
         assert pool._template is begun
@@ -283,8 +283,8 @@ def test_a_template_that_was_begun_early_is_used_once() -> None:
 
 def test_a_template_that_nobody_takes_ends_with_the_driver() -> None:
     code = (
-        "from verifolio.run import template; template.begin(('time',));"
-        "print(template._waiting[('time',)]._process.pid)"
+        "from verifolio.run import template; template.begin(('time',), ('json',));"
+        "print(template._waiting[('time',), ('json',)]._process.pid)"
     )
     said = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=True)
     assert not psutil.pid_exists(int(said.stdout))

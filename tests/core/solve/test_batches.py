@@ -231,3 +231,11 @@ def test_a_point_is_judged(wide: Network) -> None:
         assert oracle.judge(query, np.full(32, 1.25)) is not None
         assert oracle.judge(query, np.full(32, 0.5)) is None
         assert oracle.ask(query).verifier == "inference"
+
+
+def test_bounds_of_who_cannot_prove_are_no_proofs(wide: Network) -> None:
+    class Presumptuous(WrongBounds):
+        can_prove = False
+
+    with Oracle(single_verifier(Presumptuous()), "inline") as oracle:
+        assert oracle.bound(balls(wide, (0.5,)))[0].verdict is Verdict.UNKNOWN

@@ -331,3 +331,15 @@ def test_a_file_that_is_no_store_is_bad_input(tmp_path: Path) -> None:
 def test_the_query_hash_depends_on_content_only(network: Network) -> None:
     assert reaches(network, 1.5).sha256 == replace(reaches(network, 1.5), name="other").sha256
     assert reaches(network, 1.5).sha256 != reaches(network, 1.25).sha256
+
+
+def test_a_distance_of_who_cannot_prove_is_none(network: Network) -> None:
+    class Presumptuous(bad.Presumptuous):
+        can_minimise = True
+
+        def minimise(self, problem: Problem, ball: Ball, context: Context) -> Outcome:
+            return Outcome(Verdict.UNSAT, distance=ball.radius)
+
+    with Oracle(single_verifier(Presumptuous()), "inline") as oracle:
+        found = oracle.closest(reaches(network, 1.9), Ball(np.array([0.5, 0.5]), 0.5, math.inf), timeout=20.0)
+    assert found.lower == 0.0

@@ -14,6 +14,10 @@ from verifolio.model.answer import Answer, Attempt, Verdict, Witness
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
 from verifolio.portfolio.tree import single_verifier
+from verifolio.properties.around import Around
+from verifolio.properties.file import choose_property
+from verifolio.properties.kept import keep
+from verifolio.properties.verdict import Finding, PropertyStatus
 from verifolio.run.settings import Settings
 from verifolio.solve.oracle import Oracle
 from verifolio.storage.store import Store
@@ -113,3 +117,22 @@ def test_who_refused_is_kept_and_known_of_older_files(network: Network, tmp_path
         found = store.find(query, single_verifier("crown").key, Settings(1.0))
     assert found is not None
     assert [a.refused for a in found.attempts] == [True, False]
+
+
+def test_findings_about_other_ranges_and_radii_are_other_findings(network: Network, tmp_path: Path) -> None:
+    """An open question must not be shown as proved because one about a smaller range was."""
+    x, prop = np.full(2, 0.5), choose_property("output-range", {"upper": 1.0})
+    narrow = Around(1.0, reach=np.array([0.1, 0.0])).reference(x, 0)
+    others = [
+        Around(1.0, reach=np.array([5.0, 0.0])).reference(x, 0),
+        Around(1.0, low=-9.0, reach=np.array([0.6, 0.0])).reference(x, 0),
+    ]
+    proved = Finding(PropertyStatus.PROVED, Answer(Verdict.UNSAT, "crown"))
+    left = Finding(PropertyStatus.OPEN, Answer(Verdict.TIMEOUT, "crown"))
+    with Oracle(single_verifier(bad.Corners()), "inline", store=Store(tmp_path / "s.db")) as oracle:
+        keep(oracle, prop, [network], narrow, proved)
+        for reference in others:
+            keep(oracle, prop, [network], reference, left)
+    with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
+        found = [status for (status,) in connection.execute("SELECT status FROM findings ORDER BY rowid")]
+    assert found == ["proved", "open", "open"]

@@ -10,7 +10,7 @@ import pytest
 from verifolio.model.answer import Flag, Verdict, Witness
 from verifolio.model.query import Query
 from verifolio.testing.samples import reaches, write_sum
-from verifolio.trust.conflict import FOLDER_VARIABLE, Alarm, MemberClaim, raise_alarm, settle
+from verifolio.trust.conflict import FOLDER_VARIABLE, Alarm, MemberClaim, meet_proof, raise_alarm, settle
 
 
 @pytest.fixture
@@ -37,6 +37,12 @@ def test_a_confirmed_witness_against_a_proof_is_an_alarm(query: Query, tmp_path:
     assert (folder / "counterexample.txt").is_file()
     with pytest.raises(Alarm):
         raise_alarm(answer)
+
+
+def test_a_witness_against_a_proof_by_bounds_alone_is_an_alarm(query: Query) -> None:
+    with pytest.raises(Alarm):
+        meet_proof(query, witness(), "bounder")
+    meet_proof(query, witness(Flag.FLOAT_ONLY), "bounder")
 
 
 @pytest.mark.parametrize("flag", [Flag.FLOAT_ONLY, Flag.UNCHECKED_EXACT])

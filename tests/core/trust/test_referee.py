@@ -15,7 +15,15 @@ from verifolio.model.answer import Flag, Witness
 from verifolio.model.problem import Ball
 from verifolio.model.query import Query
 from verifolio.testing.samples import reaches, sum_graph, write_sum
-from verifolio.trust.referee import Rejection, confirmed, in_ball, judge_counterexample, nearest_case, replay
+from verifolio.trust.referee import (
+    Rejection,
+    confirmed,
+    in_ball,
+    judge_counterexample,
+    nearest_case,
+    replay,
+    rows_hold,
+)
 from verifolio.vnnlib import box_case, loads, make_rows, specification_from_cases
 
 
@@ -143,3 +151,26 @@ def test_exact_evaluation_agrees_with_the_enclosure() -> None:
 def test_exact_evaluation_rounds_nothing() -> None:
     values = evaluate(sum_graph(), np.array([1.0, 2.0**-200]))
     assert values[0] - 1 == values[0].__class__(1, 2**200)
+
+
+def test_rows_hold_or_fail_for_every_value_within_the_error() -> None:
+    """Near their right-hand sides, with coefficients of both signs: what is certain holds at the worst values."""
+    rng, seen = np.random.default_rng(3), set()
+    for _ in range(400):
+        point, error = rng.normal(size=6), rng.uniform(0, 1e-3, 6)
+        weights = rng.normal(size=(2, 6))
+        reach = np.abs(weights) @ error
+        rhs = weights @ point + reach * rng.uniform(-2, 2, 2)
+        rows = make_rows(
+            [(dict(enumerate(w.tolist())), r) for w, r in zip(weights, rhs.tolist(), strict=True)]
+        )
+        said = rows_hold(rows, point, error)
+        least, most = weights @ point - reach, weights @ point + reach
+        seen.add(said)
+        if said is True:
+            assert (most <= rhs + 1e-12).all()
+        elif said is False:
+            assert (least >= rhs - 1e-12).any()
+        else:
+            assert (most >= rhs - 1e-12).any() and (least <= rhs + 1e-12).all()
+    assert seen == {True, False, None}

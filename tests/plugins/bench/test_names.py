@@ -6,9 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from verifolio.cli.bundles import RunningMany
+from verifolio.cli.main import run
 from verifolio.errors import InputError
 from verifolio.files.names import safe_name
 from verifolio.model.answer import Verdict
+from verifolio.plugins.bench.command import run_name
 from verifolio.plugins.bench.instances import Instance, parse_networks, read_instances
 from verifolio.plugins.bench.results import InstanceResult, read_lines, read_tool, write_results
 from verifolio.plugins.bench.runner import Places
@@ -129,3 +132,22 @@ def test_rows_that_are_not_run_stay_in_the_table(twins: list[Instance], tmp_path
     write_results(table, [(twins[1], InstanceResult(Verdict.SAT, 1.0))], before)
     assert [row[4] for row in read_lines(table)] == ["timeout", "sat", "timeout"]
     assert [row[:3] for row in read_lines(table)] == [row[:3] for row in before]
+
+
+def test_a_run_is_named_by_who_ran(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In the table and in the pictures, which are one command's; another table row stays with --only."""
+    networks = Path(__file__).resolve().parents[3] / "examples" / "networks"
+    table = tmp_path / "results.csv"
+    ask = ["bench", str(networks / "instances.csv"), "-o", str(table), "--executor", "inline"]
+    ask += ["--verifier", "crown", "--timeout-cap", "20", "--only"]
+    names = ("digits_dense_digits_dense_45_0.01", "digits_dense_digits_dense_45_0.2")
+    for count, name in enumerate(names, 1):
+        assert run([*ask, name]) == 0
+        assert "verifolio crown" in capsys.readouterr().out
+        assert len(table.read_text().splitlines()) == count
+    assert (
+        run_name(RunningMany(verifier="crown", option=("splits=neurons",)))
+        == "verifolio crown:splits=neurons"
+    )
+    assert run_name(RunningMany(portfolio="mine/quick.yaml")) == "verifolio quick"
+    assert run_name(RunningMany()) == "verifolio"

@@ -15,8 +15,11 @@ from verifolio.plugins.crown.verifier import Crown
 from verifolio.run.budget import Budget
 from verifolio.testing.check import checker
 from verifolio.testing.networks import dense_graph, gated
+from verifolio.testing.realistic import NETWORKS
 from verifolio.testing.reference import Reference
 from verifolio.testing.reference.attained import attained
+from verifolio.testing.trial import evaluate as values_at
+from verifolio.testing.trial import sample
 from verifolio.vnnlib import make_rows
 
 COUNT = 300  # more than one batch
@@ -92,10 +95,14 @@ def test_other_graphs_and_certificates_are_left_to_the_search(tmp_path: object) 
     crown, problems = Counted(CrownOptions(trace=str(tmp_path))), regions(graph, 0.5)[:10]
     crown.run_many(problems, Context(Budget(20)))
     assert crown.single == len(problems)
-    smooth = gated(3)
-    box = Domain(np.zeros(3), np.full(3, 0.01))
-    many = [Problem(smooth, box, (make_rows([({3: 1.0}, -100.0)]),))] * 10
-    assert not any(proved_at_once(many, Budget(5)))
+    for inputs in (3, 17):  # of graphs that are no chains, those of which many inputs vary
+        graph = gated(3) if inputs == 3 else NETWORKS["gate"](np.random.default_rng(0))
+        n = graph.input_size
+        box = Domain(np.zeros(n), np.where(np.arange(n) < inputs, 0.01, 0.0))
+        many = [Problem(graph, box, (make_rows([({n: 1.0}, -1e6)]),))] * 10
+        assert all(proved_at_once(many, Budget(5))) == (inputs == 3)
+    here = make_rows([({3: 1.0}, -1e6)]), make_rows([])  # a disjunct without rows holds everywhere
+    assert not any(proved_at_once([Problem(gated(3), Domain(np.zeros(3), np.ones(3)), here)] * 9, Budget(2)))
 
 
 @pytest.mark.parametrize("rows", [(), ((),)])
@@ -103,3 +110,39 @@ def test_conditions_without_rows_are_not_bounded(rows: tuple[tuple[object, ...],
     graph = index(4)
     none = Problem(graph, Domain(np.zeros(1), np.ones(1)), tuple(make_rows([]) for _ in rows))
     assert not any(proved_at_once([none] * 9, Budget(5)))
+
+
+def few_vary(graph: Graph, seed: int, radius: float) -> list[Domain]:
+    """Twelve regions: two inputs vary in each, three in all, and the others are fixed, at other values each time."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for k in range(12):
+        centre, reach = rng.uniform(0.2, 1, graph.input_size), np.zeros(graph.input_size)
+        reach[[0, 1 + k % 2]] = radius
+        found.append(Domain(centre - reach, centre + reach))
+    return found
+
+
+RADIUS = {"gate": 0.1, "sigmoid_deep": 0.5, "conv": 0.5, "residual": 0.1, "quadratic": 0.05}
+
+
+@pytest.mark.parametrize("name", RADIUS)
+def test_boxes_of_many_regions(name: str) -> None:
+    """At a value that is attained no region is proved; well below, where only halving helps, every one is."""
+    graph = NETWORKS[name](np.random.default_rng(5))
+    n, m = graph.input_size, graph.output_size
+    outputs = np.zeros((1, m))
+    outputs[0, 0] = 1
+    domains = few_vary(graph, 5, RADIUS[name])
+    least = [float(attained(graph, domain, outputs)[0]) for domain in domains]
+    never = make_rows([({n: 1.0}, -1e6)])
+
+    def ask(low: float, domain: Domain) -> Problem:
+        return Problem(graph, domain, (never, make_rows([({n: 1.0}, low), ({0: 1.0}, 9.0)])))
+
+    at = [ask(low, domain) for low, domain in zip(least, domains, strict=True)]
+    assert not any(proved_at_once(at, Budget(2)))
+    width = [float(np.ptp(values_at(graph, sample(d, 50))[graph.output][:, 0])) for d in domains]
+    below = [ask(low - 0.1 * w, d) for low, w, d in zip(least, width, domains, strict=True)]
+    assert all(proved_at_once(below, Budget()))
+    assert not any(proved_at_once(below, Budget(0.0)))

@@ -32,8 +32,8 @@ from verifolio.plugins.ensemble.attack import (
 )
 from verifolio.plugins.ensemble.commands import after_attacks
 from verifolio.plugins.ensemble.decompose import decompose
-from verifolio.plugins.ensemble.gradient import JointGradient
 from verifolio.plugins.ensemble.highs import Ending
+from verifolio.plugins.ensemble.joint_gradient import JointGradient
 from verifolio.plugins.ensemble.ledger import EnsembleLedger
 from verifolio.plugins.ensemble.monolith import Program, make_part
 from verifolio.plugins.ensemble.spot import Spot, make_references

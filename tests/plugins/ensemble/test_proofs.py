@@ -35,6 +35,7 @@ class Said(Verifier):
     """Bounds with the margins it was given."""
 
     name = "said"
+    can_prove = True
     can_bound_many = True
 
     def __init__(self, margins: Sequence[Sequence[float]]) -> None:

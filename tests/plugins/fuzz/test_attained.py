@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
 import pytest
@@ -19,14 +20,14 @@ from verifolio.plugin.bounder import Bounder
 from verifolio.plugin.evidence import Assumptions, Bounds, Evidence, Margins
 from verifolio.plugin.manager import current_plugins, installed_plugins
 from verifolio.plugin.verifier import Context, Verifier
-from verifolio.plugins.fuzz.attained import Course, again, draw, resumed, run_attained
+from verifolio.plugins.fuzz.attained import Course, again, draw, look, resumed, run_attained
 from verifolio.plugins.fuzz.challenge import Challenge, Layout, make_challenge, random_layout
 from verifolio.plugins.fuzz.points import certainly_inside, inside, random_set
 from verifolio.plugins.fuzz.wrong_claims import AskedMembers, Member, variants, wrong_claims
 from verifolio.run.budget import Budget
 from verifolio.testing.attained import row_value
 from verifolio.testing.operators import LAYERS
-from verifolio.testing.recipe import Recipe, RecipeStep, random_recipe
+from verifolio.testing.recipe import Recipe, RecipeStep, Style, random_recipe
 from verifolio.testing.trial import attempt
 
 WIDE = Recipe(
@@ -89,7 +90,7 @@ def test_the_point_satisfies_the_problem_exactly(k: int, tmp_path: Path) -> None
         assert value <= row.rhs
         assert float(row.rhs - value) <= 4e-16 * (1 + abs(float(value)))
     query = challenge.query(tmp_path)
-    read = query.problems[0]
+    read = query.problems[len(challenge.problems) // 2]
     assert (read.domain.lower <= x).all()
     assert (x <= read.domain.upper).all()
     assert [r.rhs for r in read.disjuncts[0].linear_rows()] == [
@@ -219,3 +220,31 @@ def test_a_network_that_is_refused_is_a_finding_and_not_the_end(
     assert [(f.kind, f.subject) for f, _ in summary.findings] == [("refused", "import")] * 2
     assert all((folder / "network.onnx").is_file() for _, folder in summary.findings)
     assert [f.kind for f in again(summary.findings[0][1], asked)] == ["refused"]
+
+
+@pytest.mark.parametrize(
+    ("style", "module", "name"),
+    [
+        ("image", "propagate.patches", "PatchBounds.both_ends"),
+        ("regions", "bounder", "proved_at_once"),
+        ("quantised", "verifier", "_on_cells"),
+    ],
+)
+def test_a_style_reaches_the_code_that_it_is_for(
+    style: Style, module: str, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Windows, batches of regions, levels of quantised inputs: `crown` uses them on some of the first networks."""
+    place: Any = importlib.import_module(f"verifolio.plugins.crown.{module}")
+    *outer, name = name.split(".")
+    for part in outer:
+        place = getattr(place, part)
+    called: list[int] = []
+    before = getattr(place, name)
+    monkeypatch.setattr(place, name, lambda *given: (called.append(1), before(*given))[1])
+    asked = AskedMembers((variants(current_plugins().verifiers.get("crown"))[0],), seconds=1.0)
+    for k in range(8):
+        recipe, layout = draw(Course(seed=4, styles=(style,)), k)
+        assert look(recipe, layout, asked) == []
+        if called:
+            return
+    pytest.fail("no network of the style reaches it")

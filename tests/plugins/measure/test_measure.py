@@ -118,6 +118,21 @@ def command(network: Network, folder: Path, *more: str) -> list[str]:
     return [*start, "--executor", "inline", "--timeout", "2", "--attack-timeout", "1", *more]
 
 
+def test_misclassified_inputs_are_counted_as_verify_counts_them(capsys: pytest.CaptureFixture[str]) -> None:
+    network = str(Path(__file__).resolve().parents[3] / "examples/networks/digits_dense.onnx")
+    ask = [network, "--data", "digits", "--indices", "0:4", "--epsilon", "0.05", "--json", "--timeout", "60"]
+    ask += ["--executor", "inline", "--verifier", "crown"]
+    assert run(["verify", *ask]) == 0
+    counts = json.loads(capsys.readouterr().out)["counts"]
+    assert run(["measure", *ask, "--metrics", "csat,csec", "--attack", "pgd"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    (row,) = told["rows"]
+    assert {name: row[name] for name in counts} == counts and counts["misclassified"] == 1
+    assert (row["csat_low"], row["csat_high"]) == (50.0, 50.0)  # in shares it counts against the network
+    assert row["csec"] == 50.0
+    assert [i["csec"] for i in told["items"][0]] == ["survived", "violated", "survived", "misclassified"]
+
+
 def test_the_command_resumes_and_writes(
     network: Network, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

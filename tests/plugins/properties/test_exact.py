@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from decimal import Decimal, localcontext
 from pathlib import Path
 
 import numpy as np
@@ -263,3 +264,23 @@ def test_truth_and_loss_of_a_file_at_random_points(networks: list[Network], tmp_
     assert (held == outside).all()
     assert ((loss == 0) == held).all()
     assert 0 < held.sum() < count
+
+
+@pytest.mark.parametrize("eta", [0.499, 0.5001, 0.52, 0.6, 0.9])
+@pytest.mark.parametrize("classes", [2, 3, 10])
+def test_limits_of_a_probability_are_rounded_to_the_safe_side(
+    eta: float, classes: int, tmp_path: Path
+) -> None:
+    """Of differences of scores; near eta = 0.5 the quotient's rounding is many units of the logarithm's."""
+    model = nn.Linear(1, classes)
+    export_onnx(model, tmp_path / "n.onnx", (1,))
+    network, reference = Network.load(tmp_path / "n.onnx"), Reference(np.zeros(1), 0, 0.1)
+    prop = choose_property("strong-classification", {"eta": eta})
+    with localcontext(prec=60):
+        odds = (Decimal(1) - Decimal(eta)) / Decimal(eta)
+        enough, broken = (odds / (classes - 1)).ln(), odds.ln()
+    asked, other = prop.query([network], reference), prop.refutation([network], reference)
+    # rows are Y_label - Y_l < -limit
+    assert all(-rows.exact_rhs[0] <= enough for rows in asked.specification.cases[0].disjuncts)
+    if other is not None:
+        assert all(-rows.exact_rhs[0] >= broken for rows in other.specification.cases[0].disjuncts)

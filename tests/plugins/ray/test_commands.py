@@ -58,8 +58,8 @@ def test_a_missing_package_is_named(
     assert run(["plugins"]) == 0
     (line,) = [text for text in capsys.readouterr().out.splitlines() if text.startswith("executor\tray")]
     assert "pip install 'verifolio[ray]'" in line
-    (state,) = [detail for name, _, detail in doctor._plugins() if name == "executor ray"]
-    assert state == "not installed: the package ray is not installed; pip install 'verifolio[ray]'"
+    (state,) = [(word, detail) for name, word, detail in doctor._plugins() if name == "executor ray"]
+    assert state == ("not installed", "the package ray is not installed; pip install 'verifolio[ray]'")
 
 
 def test_a_device_is_told_to_executors_that_ask() -> None:

@@ -30,7 +30,7 @@ from verifolio.testing import hostile
 from verifolio.testing.samples import reaches, write_sum
 from verifolio.vnnlib import make_rows
 
-from .conftest import STORE, gone
+from ...conftest import STORE, gone
 
 MEGABYTE = 1 << 20
 PATIENT = 120.0  # seconds, for what takes one or two on a machine that has nothing else to do

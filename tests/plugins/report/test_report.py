@@ -86,8 +86,8 @@ def test_a_report_of_verdicts(measured: Path, tmp_path: Path, capsys: pytest.Cap
     )
     content = content_of(tmp_path / "index.html")
     (chapter,) = content["chapters"]
-    assert [r[3] for r in chapter["results"]] == ["refuted", "proved", "refuted"]
-    assert len(chapter["examples"]) == 2
+    assert [r[3] for r in chapter["results"]] == ["refuted", "proved", "misclassified"]
+    assert len(chapter["examples"]) == 1
     assert all(e["near"].startswith("data:image/png;base64,") for e in chapter["examples"])
     facts = dict(chapter["provenance"])
     assert facts["command"].startswith("verifolio measure")
@@ -95,7 +95,14 @@ def test_a_report_of_verdicts(measured: Path, tmp_path: Path, capsys: pytest.Cap
     assert {"host", "versions", "seed", "timeout", "range", "property", "started"} <= facts.keys()
     with (tmp_path / "inputs.csv").open(newline="") as stream:
         rows = list(csv.DictReader(stream))
-    assert [r["status"] for r in rows] == ["refuted", "proved", "refuted"]
+    assert [r["status"] for r in rows] == ["refuted", "proved", "misclassified"]
+
+
+def test_a_report_may_be_one_file(measured: Path, tmp_path: Path) -> None:
+    page = tmp_path / "to" / "send.html"
+    assert cli(["report", str(measured), "-o", str(page)]) == 0
+    assert page.is_file() and list(page.parent.iterdir()) == [page]
+    assert len(content_of(page)["chapters"]) == 1
 
 
 def test_an_attack_does_not_undo_a_proof(measured: Path) -> None:
@@ -104,7 +111,7 @@ def test_an_attack_does_not_undo_a_proof(measured: Path) -> None:
     assert cli(["measure", DENSE, *options, "--executor", "inline", "--store", str(measured)]) == 0
     with looking(measured) as connection:
         found = [r["status"] for r in connection.execute("SELECT status FROM findings ORDER BY origin")]
-    assert sorted(found) == ["proved", "refuted", "refuted"]
+    assert sorted(found) == ["misclassified", "proved", "refuted"]
 
 
 def test_show_reads_answers_back(measured: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -61,6 +61,10 @@ class Relaxation(ABC):
         """Enclosing lines by what the parameter stands for: any value is valid on any interval."""
         return self.lines(value.clamp(0, 1), *inputs)
 
+    def parallel(self, *inputs: Interval) -> Lines:
+        """Enclosing lines for a zonotope, whose slopes should be the same below and above; by default any lines."""
+        return self.lines(None, *inputs)
+
     @abstractmethod
     def loose(self, *inputs: Interval) -> Tensor:
         """A mask of the neurons on which the lines leave a gap (unstable ones, for ReLU)."""

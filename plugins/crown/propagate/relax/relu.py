@@ -38,6 +38,11 @@ class ReluRelaxation(Relaxation):
             lower_slope = torch.where(unstable, parameter, slope)
         return Lines((lower_slope,), (slope,), None, lift)
 
+    def parallel(self, *inputs: Interval) -> Lines:
+        """The chord, and its parallel through nought."""
+        (slope,) = self.lines(None, *inputs).upper_slope
+        return self.lines(slope, *inputs)
+
     def start(self, *inputs: Interval) -> Tensor:
         lower, upper = inputs[0]
         return (upper > -lower).to(lower.dtype)

@@ -113,6 +113,13 @@ class SmoothRelaxation(Relaxation):
         upper = self._outward(self._intercept(above.double(), low, high, 1), dtype, 1)
         return Lines((below,), (above,), lower, upper)
 
+    def parallel(self, *inputs: Interval) -> Lines:
+        """The slope of the chord on both sides: the best one where the function bends one way; any is sound."""
+        low, high = (t.double() for t in inputs[0])
+        first, last = (self.function.value(x, self.exponent) for x in (low, high))
+        slope = ((last - first) / (high - low)).nan_to_num(0.0, 0.0, 0.0)
+        return self.lines_of(torch.cat([slope, slope], dim=-1), *inputs)
+
     def range(self, *inputs: Interval) -> Interval:
         """The least and the greatest slopes, of lower and of upper lines side by side."""
         below, above = self._slopes(*(t.double() for t in inputs[0]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,12 +12,14 @@ from numpy.typing import NDArray
 from verifolio.model.answer import Outcome
 from verifolio.model.problem import NARROW, Problem
 from verifolio.plugin.verifier import Context
-from verifolio.plugins.crown.kernel.boxes import BoxBatch, BoxEngine, Findings, KernelEngine
-from verifolio.plugins.crown.propagate.region import shrunk_box
-from verifolio.plugins.crown.search.attack import InterleavedAttack
-from verifolio.plugins.crown.search.candidates import Violation
+from verifolio.plugins.crown.kernel.boxes import BoxBatch, BoxEngine, Findings
+from verifolio.plugins.crown.propagate.arrays import shrunk_box
 from verifolio.plugins.crown.search.frontier import Frontier
 from verifolio.plugins.crown.search.inputs.box_tree import BoxTree, short
+from verifolio.plugins.crown.search.violation import Violation
+
+if TYPE_CHECKING:
+    from verifolio.plugins.crown.search.attack import InterleavedAttack
 
 Array = NDArray[np.float64]
 # boxes; doubled while batches are quick, so that an easy problem does not wait for a large one
@@ -43,17 +46,25 @@ class Progress:
 
 
 class InputSearch:
-    """Depth first, in batches: take boxes, bound them, try points in the open ones, halve the best input."""
+    """Depth first, in batches: take boxes, bound them, try points in the open ones, halve the best input.
+
+    An `attack` gets a small share of the time.
+    """
 
     def __init__(
-        self, problem: Problem, engine: BoxEngine, context: Context, batch: int, record: bool = False
+        self,
+        problem: Problem,
+        engine: BoxEngine,
+        context: Context,
+        batch: int,
+        record: bool = False,
+        attack: InterleavedAttack | None = None,
     ) -> None:
         self.problem, self.engine, self.context = problem, engine, context
         self.tree = BoxTree() if record else None
         self.limit, self.size = batch, min(batch, FIRST_BATCH)
         self.violation = Violation(problem, context.device)
-        # the kernel's own boxes find what there is to find; by tensors a single batch may take as long as an attack
-        self.attack = InterleavedAttack(problem, context, eager=not isinstance(engine, KernelEngine))
+        self.attack = attack
         lower, upper = shrunk_box(problem.domain)
         self.root = BoxBatch(lower[None].copy(), upper[None].copy(), engine.phase[None].copy())
         self.frontier: Frontier[BoxBatch] = Frontier()
@@ -100,7 +111,7 @@ class InputSearch:
                 self.progress.rejected += 1
         best = points[int(value.argmin())]
         self.context.evidence.add_candidate(best)
-        return self.attack.run([best]) if self.attack.due() else None
+        return self.attack.run([best]) if self.attack is not None and self.attack.due() else None
 
     def _split(self, batch: BoxBatch, found: Findings) -> BoxBatch:
         """Halve every open box along its best input; boxes too small to halve are counted as stuck."""

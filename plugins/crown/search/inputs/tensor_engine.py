@@ -1,4 +1,4 @@
-"""Bounds of many boxes of one problem by tensors, and the choice between that and the compiled kernel."""
+"""Bounds of many boxes of one problem by tensors, for what the compiled kernel cannot bound."""
 
 from __future__ import annotations
 
@@ -11,21 +11,15 @@ from torch import Tensor
 
 from verifolio.model.problem import Problem, free_inputs
 from verifolio.plugin.evidence import Bounds
-from verifolio.plugins.crown.kernel.boxes import (
-    BoxBatch,
-    BoxEngine,
-    Findings,
-    KernelEngine,
-    QuadraticEngine,
-    kernel_applies,
-    quadratics_apply,
-)
+from verifolio.plugins.crown.kernel.boxes import BoxBatch, BoxEngine, Findings
 from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
+from verifolio.plugins.crown.optimise.row_slopes import ascend_rows
 from verifolio.plugins.crown.propagate.arrays import all_rows
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program
 from verifolio.plugins.crown.propagate.region import Balls, Region
-from verifolio.plugins.crown.reduce.opposites import MergedOpposites, merge_opposites
+from verifolio.plugins.crown.reduce.opposites import MergedOpposites
+from verifolio.plugins.crown.search.inputs.kernel_engine import kernel_engine
 from verifolio.plugins.crown.search.root import as_intervals
 from verifolio.run.budget import Budget
 
@@ -34,9 +28,13 @@ ELEMENTS = 1 << 24  # of one pass's rows: 128 MB in float64; a choice between me
 # With n inputs a node's forward bounds cost 2 (n + 1) passes through its operator: with many, more than the
 # backward bounds that they save. A choice.
 MAX_FORWARD = 16
-# Without forward bounds and with more neurons than this, only the condition's rows go backward: backward
-# bounds of all neurons cost time in proportion to the square of their number, per box. A choice.
+# With more neurons than this backward bounds of all of them, which cost time in proportion to the square of their
+# number, are too dear for every box: with few inputs zonotopes take their place, with many only the condition's rows
+# go backward. A choice.
 MAX_TIGHTENED = 8000
+ROW_STEPS = (
+    20  # on the slopes of the condition's rows, where zonotopes alone leave a box open: a part of their time
+)
 
 
 class TensorEngine:
@@ -46,7 +44,12 @@ class TensorEngine:
     phase: NDArray[np.int8] = np.zeros(0, np.int8)
 
     def __init__(
-        self, problem: Problem, budget: Budget, device: str = "cpu", known: Bounds | None = None
+        self,
+        problem: Problem,
+        budget: Budget,
+        device: str = "cpu",
+        known: Bounds | None = None,
+        plain: bool = False,
     ) -> None:
         self.problem, self.budget = problem, budget
         self.space = Space(torch.float64, device)
@@ -56,27 +59,40 @@ class TensorEngine:
         )
         wide = free_inputs(problem.domain.lower, problem.domain.upper)
         few, small = wide <= MAX_FORWARD, problem.graph.neurons <= MAX_TIGHTENED
-        self.effort = Effort(tighten=few or small, forward=few, elements=ELEMENTS)
+        self.apart = few and not small and not plain  # boxes one by one, by zonotopes
+        self.effort = Effort(
+            tighten=(few or small) and not self.apart,
+            forward=few and not self.apart,
+            zonotopes=self.apart,
+            elements=ELEMENTS,
+        )
         on_inputs, on_outputs, rhs = all_rows(problem)
         self.on_inputs, self.on_outputs = self.space.tensor(on_inputs), self.space.tensor(on_outputs)
         self.rhs = self.space.up(rhs)
         self.disjunct = np.concatenate([np.full(r.count, d) for d, r in enumerate(problem.disjuncts)])
         self.strict = np.concatenate([r.strict for r in problem.disjuncts])
 
-    @torch.no_grad()
     def bound(self, batch: BoxBatch) -> Findings:
         region = Region(
             self.space.tensor(batch.lower), self.space.tensor(batch.upper), self._balls(len(batch))
         )
+        every = torch.arange(len(batch), device=self.space.device)
+        done = [self._bounds(region.select(part)) for part in every.split(1 if self.apart else len(batch))]
+        gap, rows = (torch.cat([found[k] for found in done]).cpu().numpy() for k in (0, 1))
+        return self._judge(batch, gap, rows)
+
+    @torch.no_grad()
+    def _bounds(self, region: Region) -> tuple[Tensor, Tensor]:
+        """How far the condition's rows are above their right-hand sides, and the rows over the inputs."""
         state = intermediate_bounds(self.program, region, self.effort, self.known, self.budget)
         captured: dict[int, Tensor] = {}
         extra = {0: self.on_inputs[None]} if bool(self.on_inputs.any()) else None
-        bound = self.program.lower(
-            state, self.problem.graph.output, self.on_outputs[None], extra, captured.__setitem__
-        )
-        rows = captured[0].expand(len(batch), -1, -1)
-        gap = (bound - self.rhs - self.rhs.abs() * 4 * self.space.unit).nan_to_num(nan=-np.inf).cpu().numpy()
-        return self._judge(batch, gap, rows.cpu().numpy())
+        output, reserve = self.problem.graph.output, self.rhs + self.rhs.abs() * 4 * self.space.unit
+        bound = self.program.lower(state, output, self.on_outputs[None], extra, captured.__setitem__)
+        if self.apart and extra is None and not bool((bound > reserve).all()):
+            rows = self.on_outputs[None]
+            bound = torch.fmax(bound, ascend_rows(self.program, state, output, rows, ROW_STEPS, self.budget))
+        return (bound - reserve).nan_to_num(nan=-np.inf), captured[0].expand(region.batch, -1, -1)
 
     def _balls(self, count: int) -> Balls | None:
         ball = self.problem.domain.ball
@@ -107,22 +123,7 @@ class TensorEngine:
 def make_engine(
     problem: Problem, budget: Budget, device: str = "cpu", known: Bounds | None = None, plain: bool = False
 ) -> BoxEngine:
-    """The fastest engine that can handle the problem; `known` bounds hold on the whole domain.
-
-    `plain`: boxes are closed by backward bounds of the graph as it is, which is what a certificate can repeat.
-    """
-    merged = MergedOpposites(problem.graph) if plain else merge_opposites(problem.graph)
-    small = replace(problem, graph=merged.graph)
-    if kernel_applies(small):
-        kernel = QuadraticEngine if quadratics_apply(small) and not plain else KernelEngine
-        return kernel(small, budget.cores, None if known is None else _carried(known, merged))
-    return TensorEngine(problem, budget, device, known)
-
-
-def _carried(known: Bounds, merged: MergedOpposites) -> Bounds:
-    """Bounds of a graph's nodes as bounds of the nodes of the graph without opposite neurons."""
-    ends = merged.carry(
-        {i: (known.lower[i], known.upper[i]) for i in known.lower.keys() & known.upper.keys()}
+    """The fastest engine that can handle the problem; see `kernel_engine`."""
+    return kernel_engine(problem, budget.cores, known, plain) or TensorEngine(
+        problem, budget, device, known, plain
     )
-    lower, upper = ({i: pair[k] for i, pair in ends.items()} for k in (0, 1))
-    return replace(known, lower=lower, upper=upper)

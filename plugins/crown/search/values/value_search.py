@@ -33,6 +33,12 @@ Array = NDArray[np.float64]
 # Steps at the root, after each round of assumptions, and for a trial. Many at the root, which is bounded once: two of
 # three vision transformers are proved there. A trial only ranks candidates.
 ROOT_ITERATIONS, AGAIN_ITERATIONS, TRIAL_ITERATIONS = 100, 50, 3
+FIRST_ITERATIONS = 20  # after zonotopes, which other bounds may improve soon
+FEW_GOALS = 16  # that are worth these: with many, some need the other bounds anyway; a choice
+SHARE = 0.4  # of the time that is left, for backward bounds of all neurons: branching is the last resort; a choice
+ROWS = (
+    1 << 20
+)  # numbers of the rows that go back together: 8 MB in float64, which is allocated once and not again
 ROOT_RATE = 0.1  # lines start from their defaults there: larger steps than on a piece
 GAIN = 0.03  # of the missing bound, for which another round of assumptions is worth its time; less never gets there
 # bounded in a trial; more find better cuts, and cost a pass with gradients each; a choice
@@ -70,16 +76,19 @@ class ValueSearch:
         )
         root_bounds = RootBounds(self.problem, space, self.context.budget, known)
         root_bounds.tighten(Effort(tighten=False))
-        for effort in (Effort(), Effort(steps=self.options.steps, thorough=True)):
+        for effort, iterations, part in self._efforts():
             if len(root_bounds.live):
-                root_bounds.tighten(effort)
+                share = self.context.budget.share(self.context.budget.remaining * part)
+                root_bounds.tighten(effort, budget=share)
             if not len(root_bounds.live):
                 return Outcome.proved(stats={"domains": 0, "by": "bounds"})
             root = root_bounds.root()
             if root.bounds is not None:
                 self.context.evidence.add_bounds(root.bounds)
             self.bounds = ValueBounds(root, self.context.budget)
-            pieces = self._bound(self.bounds.first(), ROOT_ITERATIONS, ROOT_RATE)
+            if effort.zonotopes and len(root_bounds.live) > FEW_GOALS:
+                continue
+            pieces = self._bound(self.bounds.first(), iterations, ROOT_RATE)
             if self.point is not None:
                 return Outcome.found(self.point, stats=self._stats())
             if not len(pieces):
@@ -88,6 +97,14 @@ class ValueSearch:
         for k in range(len(pieces)):
             self.frontier.add(self._assumed(pieces.pick(slice(k, k + 1))))
         return self._search()
+
+    def _efforts(self) -> list[tuple[Effort, int, float]]:
+        """What to bound the neurons by, the steps on the condition's lines after it, and its part of the time."""
+        return [
+            (Effort(tighten=False, zonotopes=True), FIRST_ITERATIONS, 1.0),
+            (Effort(sampled=True, elements=ROWS), ROOT_ITERATIONS, SHARE),
+            (Effort(steps=self.options.steps, thorough=True, elements=ROWS), ROOT_ITERATIONS, SHARE),
+        ]
 
     def _assumed(self, piece: Pieces) -> Pieces:
         """The piece without what a counterexample does not need, as long as that pays; nothing if it is closed."""

@@ -40,7 +40,7 @@ INF = math.inf
 
 def table_of(solved: list[list[float]], spent: list[list[float]] | None = None, limit: float = 10.0) -> Table:
     times = np.array(solved)
-    names = ("pgd", "crown", "smooth", "milp", "smt")
+    names = ("pgd", "crown", "smooth", "milp", "boxes")
     ended = np.minimum(times, limit) if spent is None else np.array(spent)
     configurations = tuple(Configuration(n) for n in names[: len(solved)])
     labels = tuple(f"i{k}" for k in range(times.shape[1]))
@@ -79,7 +79,8 @@ class TestSimulation:
     def test_the_default_is_compared_by_the_same_times(self) -> None:
         nothing, late = [INF, INF], [10.0, 10.0]
         refused = [0.0, 0.0]
-        table = table_of([[0.1, INF], [5.0, 5.0], nothing, nothing], [[0.1, 10.0], [5.0, 5.0], refused, late])
+        solved = [[0.1, INF], [5.0, 5.0], nothing, nothing, nothing]
+        table = table_of(solved, [[0.1, 10.0], [5.0, 5.0], refused, late, refused])
         table = replace(table, others={"default": np.array([1.0, 9.0])})
         others = with_defaults(table).others
         assert list(others) == ["default, measured", "default_few, computed", "default, computed"]

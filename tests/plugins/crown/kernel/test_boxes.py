@@ -8,19 +8,22 @@ from functools import cache
 import numpy as np
 import pytest
 
-from verifolio.graph import Dense, Graph, GraphBuilder, Relu, Select
+from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Product, Relu, Select
 from verifolio.model.answer import Verdict
 from verifolio.model.problem import Ball, Domain, Problem, dense_rows
 from verifolio.plugin.verifier import Context
+from verifolio.plugins.crown.boxes import Boxes
 from verifolio.plugins.crown.kernel import boxes
-from verifolio.plugins.crown.kernel.blocks import make_blocks, make_kernel
+from verifolio.plugins.crown.kernel.blocks import KEPT, make_blocks, make_kernel, rows_form
 from verifolio.plugins.crown.kernel.boxes import BoxBatch, BoxEngine, KernelEngine
 from verifolio.plugins.crown.search.inputs.input_search import InputSearch
 from verifolio.plugins.crown.search.inputs.tensor_engine import TensorEngine, make_engine
 from verifolio.plugins.crown.verifier import absorb_input_rows
 from verifolio.run.budget import Budget
 from verifolio.testing.generate import KINDS, Shape, generate
-from verifolio.testing.trial import evaluate, miss
+from verifolio.testing.realistic import NETWORKS
+from verifolio.testing.realistic import boxes as some_boxes
+from verifolio.testing.trial import evaluate, miss, sample
 from verifolio.vnnlib import Rows, make_rows
 
 needs_kernel = pytest.mark.skipif(boxes._boxes is None, reason="the compiled kernel was not built here")
@@ -123,6 +126,52 @@ def test_phases_are_those_of_the_network() -> None:
             assert (z[:, batch.phase[k] > 0] >= -1e-12).all() and (z[:, batch.phase[k] < 0] <= 1e-12).all()
 
 
+@needs_kernel
+def test_no_phase_is_fixed_that_one_point_contradicts() -> None:
+    """Least and greatest values are 2^-44 beyond nought in exact arithmetic: far less than rounding is charged."""
+    rng, n, delta = np.random.default_rng(3), 30, 2.0**-44
+    low = rng.integers(-64, 64, n) / 64
+    domain = Domain(low, low + rng.integers(1, 64, n) / 64)
+    weight = rng.integers(-4, 5, (40, n)) / 4
+    least = np.where(weight > 0, weight * domain.lower, weight * domain.upper).sum(1)  # exact: few bits
+    most = np.where(weight > 0, weight * domain.upper, weight * domain.lower).sum(1)
+    bias = np.where(np.arange(40) % 2 == 0, -least - delta, -most + delta)
+    builder = GraphBuilder(n)
+    hidden = builder.add(Relu(40), builder.add(Dense(40, bias, weight), 0))
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.ones((1, 40))), hidden))
+    problem = Problem(graph, domain, (make_rows([({n: 1.0}, 1e6)]),))
+    engine = KernelEngine(problem, 1)
+    batch = BoxBatch(domain.lower[None].copy(), domain.upper[None].copy(), engine.phase[None].copy())
+    engine.bound(batch)
+    assert (batch.phase[0] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["dense", "products_last", "quadratic"])
+def test_noise_covers_the_rounding_of_every_sum(name: str) -> None:
+    """A rounding per feature of the sum of absolute values, at every point that was tried."""
+    graph = NETWORKS[name](np.random.default_rng(1))
+    n = graph.input_size
+    (domain,) = some_boxes(np.random.default_rng(2), n, (0.5,))
+    problem = Problem(graph, domain, (make_rows([({n: 1.0}, 0.0)]),))
+    blocks = make_blocks(graph)
+    assert blocks is not None
+    forms = [*blocks.hidden, rows_form(blocks, problem)]
+    noise = np.split(make_kernel(blocks, problem).noise, np.cumsum([len(f.bias) for f in forms])[:-1])
+    features = forms[0].matrix.shape[1]
+    for x in sample(domain, 60, 0):
+        values, at = np.zeros(features), n
+        values[:n] = x
+        for k, form in enumerate(forms):
+            size = abs(form.matrix) @ np.abs(values) + np.abs(form.bias)
+            assert (noise[k] >= features * 2.0**-53 * size * (1 - 1e-9)).all()
+            if k < len(blocks.kinds):
+                z = form.matrix @ values + form.bias
+                half = len(z) // 2
+                made = z[:half] * z[half:] if blocks.kinds[k].any() else np.maximum(z, 0)
+                values[at : at + len(made)] = made
+                at += len(made)
+
+
 def search(problem: Problem, engine: BoxEngine, seconds: float = 3.0) -> Verdict:
     context = Context(Budget(seconds), check=lambda x: miss(problem, x) <= 0)
     return InputSearch(problem, engine, context, 64).run().verdict
@@ -200,6 +249,33 @@ def test_copies_are_not_taken_for_exact() -> None:
     assert blocks is not None
     off = abs(float(blocks.output.matrix.toarray()[0, 0]) - 2.0**-60)
     assert float(blocks.output.matrix_error.toarray()[0, 0]) >= off
+
+
+@needs_kernel
+@pytest.mark.parametrize("equal", [False, True])
+def test_only_the_square_of_one_form_is_taken_for_a_square(equal: bool) -> None:
+    """x y on [-1, 1]^2 reaches -1; x x does not go below 0."""
+    builder = GraphBuilder(2)
+    columns = (0, 0) if equal else (0, 1)
+    factors = [builder.add(Dense(1, np.zeros(1), np.eye(2)[None, c]), 0) for c in columns]
+    graph = builder.finish(builder.add(Product(1), *factors))
+    domain = Domain(-np.ones(2), np.ones(2))
+    problem = Problem(graph, domain, (make_rows([({2: 1.0}, -0.5)]),))
+    engine = KernelEngine(problem, 1)
+    batch = BoxBatch(domain.lower[None].copy(), domain.upper[None].copy(), engine.phase[None].copy())
+    assert bool(engine.bound(batch).closed[0]) is equal
+
+
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_errors_of_stored_weights_reach_the_biases_behind_them(sign: float) -> None:
+    """A layer whose weights may be off, of one whose biases are large: their product is an error too."""
+    builder = GraphBuilder(2)
+    first = builder.add(Dense(3, sign * np.full(3, 50.0), np.ones((3, 2))), 0)
+    stated = Dense(4, np.zeros(4), np.ones((4, 3)), np.full((4, 3), 1e-3), np.full(4, 1e-4))
+    blocks = make_blocks(builder.finish(builder.add(stated, first)))
+    assert blocks is not None
+    assert (blocks.output.bias_error >= 3 * 1e-3 * 50 + 1e-4).all()
+    assert (blocks.output.matrix_error.toarray() >= 3 * 1e-3).all()
 
 
 def test_kernel_rows_match_the_condition() -> None:
@@ -307,3 +383,72 @@ def test_lattices_are_decided_without_their_opposite_neurons(seed: int) -> None:
             assert int((engine.phase == 0).sum()) * 4 == graph.neurons
             assert search(problem, engine) is truth
     assert len(make_engine(problem, Budget(cores=1), plain=True).phase) == graph.neurons
+
+
+def decide(problem: Problem, seconds: float = 1.0) -> Verdict:
+    context = Context(Budget(seconds), check=lambda x: miss(problem, x) <= 0)
+    return Boxes().run(problem, context).verdict
+
+
+@needs_kernel
+def test_the_verifier_agrees_with_the_truth() -> None:
+    cases = [(p, m) for p, m in problems(24, first=200) if Boxes().refuses(p) is None]
+    right = 0
+    for problem, margin in cases:
+        truth = Verdict.SAT if margin < 0 else Verdict.UNSAT
+        verdict = decide(problem)
+        assert verdict in (truth, Verdict.UNKNOWN)
+        right += verdict is truth
+    assert len(cases) >= 20
+    assert right >= 0.9 * len(cases)
+
+
+@needs_kernel
+@pytest.mark.parametrize("seed", range(4))
+def test_the_verifier_refutes_nothing_that_a_point_attains(seed: int) -> None:
+    """Forty neurons wide, with a threshold that is the least of many outputs: it is attained, so never unsat."""
+    rng = np.random.default_rng(seed)
+    builder = GraphBuilder(5)
+    last = builder.add(Relu(40), builder.add(Dense(40, rng.normal(size=40), rng.normal(size=(40, 5))), 0))
+    last = builder.add(
+        Relu(40), builder.add(Dense(40, rng.normal(size=40), rng.normal(size=(40, 40)) / 6), last)
+    )
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), rng.normal(size=(1, 40))), last))
+    least = float(evaluate(graph, rng.uniform(-0.1, 0.1, (2000, 5)))[graph.output].min())
+    domain = Domain(np.full(5, -0.1), np.full(5, 0.1))
+    assert decide(Problem(graph, domain, (make_rows([({5: 1.0}, least)]),))) is not Verdict.UNSAT
+    assert decide(Problem(graph, domain, (make_rows([({5: 1.0}, least - 10.0)]),)), 5.0) is Verdict.UNSAT
+
+
+@needs_kernel
+def test_the_verifier_refuses_what_the_kernel_cannot_bound() -> None:
+    smooth = GraphBuilder(2)
+    tanh = smooth.finish(smooth.add(Elementwise(2, "tanh"), 0))
+    box = Domain(-np.ones(2), np.ones(2))
+    rows = (make_rows([({2: 1.0}, 0.0)]),)
+    assert "kernel" in str(Boxes().refuses(Problem(tanh, box, rows)))
+    round_ = replace(box, ball=Ball(np.zeros(2), 1.0, 2.0))
+    plain = wide_net(np.random.default_rng(0), 1.0)
+    assert "kernel" in str(Boxes().refuses(Problem(plain, round_, rows)))
+    assert "finite" in str(Boxes().refuses(Problem(plain, Domain(-np.ones(2), np.full(2, np.inf)), rows)))
+    assert Boxes().refuses(Problem(plain, box, rows)) is None
+
+
+def test_what_is_kept_of_a_network_changes_no_kernel() -> None:
+    """Many conditions and boxes on one network, each compiled with what earlier ones left and from nothing."""
+    rng = np.random.default_rng(3)
+    graph = wide_net(rng, 1.0)
+    kept = make_blocks(graph)
+    assert kept is not None
+    for k in range(2 * KEPT + 3):
+        # a few conditions come again, some of them at other distances or in other orders
+        rows = [({2: float(k % 40 + 1), 0: float(k % 3)}, float(k % 5)), ({2: -1.0}, 0.5)]
+        domain = Domain(-rng.uniform(0.1, 1, 2), rng.uniform(0.1, 1, 2))
+        problem = Problem(graph, domain, (make_rows(rows[:: 1 - 2 * (k % 2)]),))
+        fresh = make_blocks.__wrapped__(graph)
+        assert fresh is not None
+        for dense in (False, True):
+            ours, plain = (make_kernel(b, problem, dense) for b in (kept, fresh))
+            for name in type(plain).__dataclass_fields__:
+                assert np.array_equal(getattr(ours, name), getattr(plain, name)), name
+    assert len(kept.conditions) <= KEPT

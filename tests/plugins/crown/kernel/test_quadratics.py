@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy.optimize import minimize
 
-from verifolio.graph import Dense, Graph, GraphBuilder, Product, Relu, Sum
+from verifolio.graph import Dense, Graph, GraphBuilder, Product, Relu, Scale, Sum
 from verifolio.graph.ops import Array
 from verifolio.model.answer import Verdict
 from verifolio.model.problem import Domain, Problem
@@ -100,6 +100,29 @@ def test_a_convex_form_is_bounded_exactly(seed: int) -> None:
         assert bool(found.closed[0]) is not open_
         if open_:
             assert found.margin[0] == pytest.approx(-above, abs=2e-3)
+
+
+@pytest.mark.parametrize("n", [1, 2, 8, 30, 100])
+@pytest.mark.parametrize("bits", [0, 20])
+def test_a_minimum_that_a_point_attains_exactly_is_not_cut_off(n: int, bits: int) -> None:
+    """sum k (x - c)^2 is 0 at c in exact arithmetic: rounding is charged, so no margin is above that."""
+    rng = np.random.default_rng(n)
+    for _ in range(8):
+        k = rng.integers(1, 9, n) * 2.0**bits
+        c = rng.integers(-40, 40, n) / 64.0
+        builder = GraphBuilder(n)
+        moved = builder.add(Scale(n, -c, np.ones(n)), 0)
+        squares = builder.add(Product(n), moved, moved)
+        graph = builder.finish(builder.add(Dense(1, np.zeros(1), k[None]), squares))
+        reach = rng.integers(1, 90, (2, n)) / 64.0
+        reach[0, rng.random(n) < rng.choice([0.0, 0.5, 1.0])] = 0.0  # the point may be a corner
+        domain = Domain(c - reach[0], c + reach[1])
+        problem = Problem(graph, domain, (make_rows([({n: 1.0}, 0.0)]),))
+        assert quadratics_apply(problem)
+        found, batch = bound(problem)
+        assert not found.closed[0] and found.margin[0] <= 0
+        assert found.margin[0] >= -1e-9 * k.sum() * n
+        assert (batch.lower[0] <= c).all() and (c <= batch.upper[0]).all()
 
 
 def lyapunov(share: float) -> Problem:

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from verifolio.graph import Graph
+from verifolio.graph import Conv, Graph, GraphBuilder, Relu, Sparse
+from verifolio.graph.matrix import conv_matrix
 from verifolio.model.problem import Ball, Domain
 from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
 from verifolio.plugins.crown.optimise.row_slopes import unit_rows
@@ -75,6 +76,64 @@ def test_windows_give_the_bounds_of_whole_rows(pool: str) -> None:
         low, high = by_patches(program, state, node)
         torch.testing.assert_close(low, whole[:count], rtol=1e-11, atol=1e-11)
         torch.testing.assert_close(high, whole[count:], rtol=1e-11, atol=1e-11)
+
+
+def unequal(seed: int) -> Graph:
+    """Branches that read an image in different strides: a strided convolution, a part of the image, a product."""
+    rng = np.random.default_rng(seed)
+    model = Model(rng, *IMAGE)
+
+    def conv(x: str, inputs: int, **attributes: Any) -> str:
+        weight = rng.normal(size=(CHANNELS, inputs, 3, 3)) * 0.3
+        return model.op("Conv", x, model.const(weight), model.const(rng.normal(size=CHANNELS)), **attributes)
+
+    x = model.op("Relu", conv("x", 3, pads=[1, 1, 1, 1]))
+    half = conv(x, CHANNELS, pads=[1, 1, 1, 1], strides=[2, 2])  # 7 x 6
+    part = model.op("Slice", x, *(model.const(np.array(v)) for v in ([2, 1], [9, 7], [2, 3])))
+    both = model.op("Relu", model.op("Add", half, part))
+    other = model.op("Relu", conv(both, CHANNELS, pads=[1, 1, 1, 1]))
+    return model.graph(conv(model.op("Mul", both, other), CHANNELS, pads=[0, 1, 1, 0]))
+
+
+@torch.no_grad()
+def test_windows_of_unequal_strides_meet_as_whole_rows() -> None:
+    program = Program(unequal(3), Space(torch.float64))
+    state = intermediate_bounds(program, region_of(3, program.space), Effort(tighten=False))
+    images = [i for i in program.before if program.mixing[i] > 1 and program.images.shape[i] is not None]
+    strides = {w.stride for w in program.images.window if w is not None}
+    assert len(images) >= 2 and strides == {(1, 1), (2, 2)}
+    for node in [*images, program.graph.output]:
+        count = program.sizes[node]
+        whole = program.lower(state, node, unit_rows(program, node, torch.arange(count)))[0]
+        low, high = by_patches(program, state, node)
+        torch.testing.assert_close(torch.cat([low, high]), whole, rtol=1e-11, atol=1e-11)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("where", [None, 0, 40])
+def test_a_sum_is_a_convolution_only_if_every_row_has_the_same_numbers(where: int | None) -> None:
+    """An average over windows of an image; one row of it weighs its pixels otherwise."""
+    rng = np.random.default_rng(9)
+    builder = GraphBuilder(8 * 9)
+    conv = Conv(
+        5 * 8 * 9, rng.normal(size=5), rng.normal(size=(5, 1, 3, 3)), (1, 8, 9), (5, 8, 9), pads=(1, 1, 1, 1)
+    )
+    pool = Conv(5 * 4 * 4, np.zeros(5), np.full((5, 1, 2, 2), 0.25), (5, 8, 9), (5, 4, 4), (2, 2), groups=5)
+    matrix = conv_matrix(pool, pool.weight).tocsr()
+    if where is not None:
+        matrix.data[4 * where] = 0.5
+    node = builder.add(
+        Sparse(5 * 4 * 4, np.zeros(5 * 4 * 4), matrix), builder.add(Relu(360), builder.add(conv, 0))
+    )
+    program = Program(builder.finish(node), Space(torch.float64))
+    assert bool(program.images.convolutions) is (where is None)
+    centre = rng.normal(size=72)
+    state = intermediate_bounds(
+        program, Region.of([Domain(centre - 0.1, centre + 0.1)], program.space), Effort(tighten=False)
+    )
+    if where is None:
+        whole = program.lower(state, node, unit_rows(program, node, torch.arange(80)))[0]
+        torch.testing.assert_close(torch.cat(by_patches(program, state, node)), whole, rtol=1e-11, atol=1e-11)
 
 
 @torch.no_grad()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -11,10 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from verifolio.graph import Elementwise, Product, Relu
+from verifolio.graph import Elementwise, Product, Relu, Step
 from verifolio.graph.functions import FUNCTIONS
 from verifolio.plugins.crown.propagate.relax import Lines, Relaxation, relaxation
 from verifolio.plugins.crown.propagate.relax.smooth import SmoothRelaxation
+from verifolio.plugins.crown.propagate.relax.step import StepRelaxation
 
 FUNCTION_CASES = [(name, 0.0) for name in sorted(FUNCTIONS) if name != "pow"]
 FUNCTION_CASES += [("pow", p) for p in (2.0, 3.0, 4.0, 7.0, 0.5, 1.5, -1.0, -2.0, 1.0)]
@@ -160,3 +163,57 @@ def test_default_lines_are_tight(name: str) -> None:
         over, under = (s[0] * middle for s in (lines.upper_slope, lines.lower_slope))
         gaps.append(float(over + lines.upper_bias - under - lines.lower_bias))
     assert gaps[1] < gaps[0] / 50
+
+
+@pytest.mark.parametrize("ends", [(-math.inf, 1.0), (-1.0, math.inf), (-math.inf, math.inf)])
+def test_a_slope_on_an_endless_interval_claims_nothing(ends: tuple[float, float]) -> None:
+    """A level line lies below and above all levels; no other line does."""
+    rule = StepRelaxation(Step(1, np.array([0.0]), np.array([-1.0, 1.0]), np.array([0.0])))
+    interval = torch.full((1, 1), ends[0]), torch.full((1, 1), ends[1])
+    for slope, below, above in ((0.0, -1.0, 1.0), (0.5, -math.inf, math.inf)):
+        lines = rule.lines_of(torch.full((1, 2), slope), interval)
+        assert lines.lower_bias is not None and lines.upper_bias is not None
+        assert float(lines.lower_bias) <= below and float(lines.upper_bias) >= above
+        assert math.isfinite(float(lines.lower_bias)) is (slope == 0.0)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_levels_and_lines_of_steps_are_cast_outward(dtype: torch.dtype) -> None:
+    """Thirds of large numbers, which float32 has to round."""
+    levels = np.array([-1e4, 1e-3, 1e4, 7e6]) / 3
+    rule = StepRelaxation(Step(1, np.array([-1.0, 0.0, 2.0]), levels, levels[:3]))
+    for low, high in ((-2.0, 3.0), (-2.0, -1.5), (0.5, 1.0), (-0.5, 3.0)):
+        ends = cast(low, high, dtype)
+        inside = [
+            v for v, a, b in zip(levels, (-9, -1, 0, 2), (-1, 0, 2, 9), strict=True) if a < high and b > low
+        ]
+        least, most = rule.interval(ends)
+        assert float(least) <= min(inside) and float(most) >= max(inside)
+        lines = rule.lines_of(torch.zeros(1, 2), ends)
+        assert lines.lower_bias is not None and lines.upper_bias is not None
+        assert float(lines.lower_bias) <= min(inside) and float(lines.upper_bias) >= max(inside)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_lines_of_products_hold_at_corners_in_exact_arithmetic(dtype: torch.dtype) -> None:
+    """Intervals whose ends differ in size and sign, and any parameter."""
+    rng, size = np.random.default_rng(2), 300
+    sides = [
+        np.sort(rng.normal(size=(2, size)) * 10.0 ** rng.uniform(-3, 3, (2, size)), axis=0) for _ in "xy"
+    ]
+    x, y = (
+        (torch.from_numpy(low)[None].to(dtype), torch.from_numpy(high)[None].to(dtype)) for low, high in sides
+    )
+    rule = relaxation(Product(size))
+    assert rule is not None
+    lines = rule.lines(torch.from_numpy(rng.random((1, size))).to(dtype), x, y)
+    for side, slopes, bias in (
+        (1, lines.lower_slope, lines.lower_bias),
+        (-1, lines.upper_slope, lines.upper_bias),
+    ):
+        assert bias is not None
+        for k in range(size):
+            a, b, c = (Fraction(float(t[0, k])) for t in (*slopes, bias))
+            for u, v in itertools.product(x, y):
+                p, q = Fraction(float(u[0, k])), Fraction(float(v[0, k]))
+                assert side * (p * q - a * p - b * q - c) >= 0

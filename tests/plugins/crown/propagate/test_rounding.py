@@ -8,15 +8,29 @@ import numpy as np
 import pytest
 import torch
 
-from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Product, Relu, Scale, Select, Sparse
+from verifolio.graph import (
+    Conv,
+    Dense,
+    Elementwise,
+    Graph,
+    GraphBuilder,
+    Product,
+    Relu,
+    Scale,
+    Select,
+    Sparse,
+)
+from verifolio.graph.matrix import conv_matrix
 from verifolio.model.answer import Verdict
 from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
 from verifolio.plugins.crown.options import CrownOptions
-from verifolio.plugins.crown.propagate.layers import Space
-from verifolio.plugins.crown.propagate.program import Program
+from verifolio.plugins.crown.propagate.forward import AffineEnclosure, ForwardBounds
+from verifolio.plugins.crown.propagate.layers import ConvLayer, Space
+from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.region import Region
+from verifolio.plugins.crown.propagate.relax import Lines
 from verifolio.plugins.crown.propagate.relax.relu import ReluRelaxation
 from verifolio.plugins.crown.propagate.relax.smooth import SmoothRelaxation
 from verifolio.plugins.crown.reduce.compress import compress
@@ -99,6 +113,83 @@ def test_fan_out_is_charged() -> None:
 def crown(problem: Problem, split: str, seconds: float = 0.5) -> Verdict:
     options = CrownOptions(split=split)  # type: ignore[arg-type]
     return Crown(options).run(problem, Context(Budget(seconds))).verdict
+
+
+def test_a_bias_that_swallows_the_columns_of_a_form_is_charged() -> None:
+    """Forward, columns are made with the bias and without it: float32 loses 200 numbers beside a large one.
+
+    The next bias takes the large number away again, and with it all that the size of the form charges.
+    """
+    inputs, space = 200, Space(torch.float32)
+    builder = GraphBuilder(inputs)
+    node = builder.add(Dense(4, np.zeros(4), np.full((4, inputs), 1.2e-4)), 0)
+    node = builder.add(Dense(1, np.array([1e4]), np.ones((1, 4))), node)
+    graph = builder.finish(builder.add(Dense(1, np.array([-1e4]), np.ones((1, 1))), node))
+    state = State(Region.of([Domain(-np.ones(inputs), np.ones(inputs))], space))
+    state.interval = {i: (torch.full((1, 1), -1e9), torch.full((1, 1), 1e9)) for i in range(4)}
+    forward = ForwardBounds(Program(graph, space), state)
+    for i in (1, 2, 3):
+        forward.add(i)
+    low, high = (float(end.double()) for end in state.interval[graph.output])
+    reach = inputs * 4 * 1.2e-4 * (1 - 1e-6)  # weights are rounded to float32 by less than that
+    assert low <= -reach and high >= reach
+
+
+CONV = {"plain": (9, 2, 1, False), "narrow": (2, 9, 1, False), "groups": (8, 8, 4, False)}
+CONV |= {"transposed": (2, 9, 1, True), "wide transposed": (9, 2, 1, True), "both": (8, 4, 2, True)}
+
+
+@pytest.mark.parametrize("kind", CONV)
+def test_no_sum_of_a_convolution_is_longer_than_its_terms(kind: str) -> None:
+    """Forward, a sum has as many terms as a row of the matrix; backward, as a column."""
+    channels, outputs, groups, transposed = CONV[kind]
+    shape = (channels, outputs // groups) if transposed else (outputs, channels // groups)
+    size = (9, 8) if transposed else (5, 4)
+    op = Conv(
+        outputs * size[0] * size[1],
+        np.zeros(outputs),
+        np.ones((*shape, 3, 3)),
+        (channels, 7, 6),
+        (outputs, *size),
+        groups=groups,
+        transposed=transposed,
+    )
+    entries = conv_matrix(op, op.weight).tocsr()
+    longest = max(np.diff(entries.indptr).max(), np.diff(entries.tocsc().indptr).max())
+    assert ConvLayer(op, Space(torch.float64)).terms >= longest
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_lifts_of_many_neurons_have_room_for_their_sum(dtype: torch.dtype) -> None:
+    """Added up one after the other they lose at most a unit each, which every lift has in reserve."""
+    rng, size = np.random.default_rng(8), 3000
+    low, high = (
+        torch.from_numpy(v)[None].to(dtype) for v in (-rng.uniform(0.5, 1, size), rng.uniform(0.5, 1, size))
+    )
+    lines = ReluRelaxation().lines(None, (low, high))
+    assert lines.upper_bias is not None
+    slope, lift, unit = lines.upper_slope[0].double(), lines.upper_bias.double(), torch.finfo(dtype).eps
+    needed = -slope * low.double() * (1 + 0.99 * size * unit)
+    assert bool((lift >= needed).all())
+
+
+def test_the_error_of_a_form_is_not_rounded_down_by_a_relaxation() -> None:
+    """A form that is nothing but error: it grows by the larger slope, in exact arithmetic."""
+    rng, size, space = np.random.default_rng(5), 400, Space(torch.float64)
+    builder = GraphBuilder(size)
+    graph = builder.finish(builder.add(Relu(size), 0))
+    state = State(Region.of([Domain(-np.ones(size), np.ones(size))], space))
+    state.interval = {i: (torch.full((1, size), -1.0), torch.full((1, size), 1.0)) for i in range(2)}
+    slope = torch.from_numpy(rng.uniform(0.5, 1.0, (1, size)))
+    state.lines = {1: Lines((slope / 2,), (slope,), None, None)}
+    forward = ForwardBounds(Program(graph, space), state)
+    error = torch.from_numpy(rng.uniform(0.5, 1.0, (1, size)))
+    columns = torch.zeros_like(forward.forms[0].centre)
+    forward.forms[0] = AffineEnclosure(columns, columns, error)
+    forward.add(1)
+    made = forward.forms[1].error[0].tolist()
+    for value, s, e in zip(made, slope[0].tolist(), error[0].tolist(), strict=True):
+        assert Fraction(value) >= Fraction(s) * Fraction(e)
 
 
 @pytest.mark.parametrize("split", ["neuron", "none", "input"])

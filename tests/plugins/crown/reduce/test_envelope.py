@@ -238,7 +238,7 @@ def test_lines_lie_above_their_neuron() -> None:
     exact: ExactEnvelope = bounds.exact_envelope
     rng = np.random.default_rng(0)
     corners = torch.as_tensor(np.where(rng.random((300, len(exact.lower))) < 0.5, exact.lower, exact.upper))
-    slopes = torch.rand(1, *net.weight.shape, dtype=torch.float64)
+    slopes = torch.as_tensor(rng.random((1, *net.weight.shape)))
     weight, bias = exact.weight[net.below], exact.bias[net.below]
     lift = torch.maximum(exact._most(-slopes * weight), bias + exact._most((1 - slopes) * weight))[0]
     gap = corners @ (slopes[0] * weight).T + lift - (corners @ weight.T + bias).clamp(min=0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from verifolio.graph import Dense, Graph, GraphBuilder, Relu, Select, Step, Whole
+from verifolio.graph import Concat, Dense, Graph, GraphBuilder, Relu, Select, Step, Whole
 from verifolio.graph.module import GraphModule
 from verifolio.graph.settle import settle
 from verifolio.model.problem import Domain, Problem
@@ -17,7 +18,7 @@ from verifolio.plugin.bounder import Bounder
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.bounder import AlphaBounder, CrownBounder, IntervalBounder
 from verifolio.plugins.crown.propagate.relax.step import StepRelaxation
-from verifolio.plugins.crown.search.cells import CellSplit, switches
+from verifolio.plugins.crown.search.cells import Cells, CellSplit, switches
 from verifolio.plugins.crown.smooth import Smooth
 from verifolio.plugins.crown.verifier import Crown
 from verifolio.run.budget import Budget
@@ -215,3 +216,22 @@ def test_who_has_no_treatment_of_steps_refuses() -> None:
             asked.append(name)
             assert cls().refuses(problem) is not None, name
     assert {"milp", "smt"} <= set(asked)
+
+
+def test_a_cell_of_two_steps_on_one_input_is_tried_where_both_have_its_levels() -> None:
+    """A cell is closed in single precision by running its point, so the point has to be in it."""
+    builder = GraphBuilder(1)
+    first = builder.add(Whole(1, "floor"), 0)
+    second = builder.add(Step(1, np.zeros(1), np.array([0.0, 1.0]), np.ones(1)), 0)
+    whole = builder.finish(builder.add(Concat(2), first, second))
+    lower, upper = np.array([-3.5]), np.array([60.5])
+    rows = make_rows([({1: 1.0}, 100.0)])
+    problem = Problem(settle(whole, lower, upper), Domain(lower, upper), (rows,))
+    split = CellSplit(problem, Context(), switches(problem))
+    a, b = (s.levels for s in split.found)
+    met = {tuple(y) for y in outputs(whole, np.arange(-3.5, 60.5, 0.25)[:, None])}
+    for i, j in itertools.product(range(len(a)), range(len(b))):
+        at = np.array([[i, j]])
+        point = split._points(Cells(at, at))
+        if (a[i], b[j]) in met:
+            assert outputs(whole, point).tolist() == [[a[i], b[j]]]
