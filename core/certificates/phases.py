@@ -99,8 +99,12 @@ class Mending:
             z = int(tree.place[n])
             splits.append((z, int(tree.neuron[n]), float(tree.cut[n]) * 2.0 ** -self.model.scale[z], right))
         found = None if self.programs is None else self.programs.solve(leaf, self.rows, splits)
-        if found is None or found.multipliers is None:
-            return None, None if found is None else found.loosest
+        if found is None:
+            return None, None
+        if found.multipliers is None:
+            if found.loosest is None:
+                raise CannotWrite("a point satisfies the condition, up to rounding")
+            return None, found.loosest
         return self._data(found.multipliers, open_neurons), None
 
     def _data(self, found: Multipliers, open_neurons: list[tuple[int, Index]]) -> Data:

@@ -36,7 +36,10 @@ class Multipliers:
 
 @dataclass(frozen=True, eq=False)
 class Program:
-    """What a leaf's program came to: multipliers where its value is positive, else the neuron that it misses most."""
+    """What a leaf's program came to: multipliers where its value is positive, else the neuron that it misses most.
+
+    Neither: its point is one of the network, and satisfies the condition up to the solver's tolerance.
+    """
 
     multipliers: Multipliers | None
     loosest: tuple[int, int] | None

@@ -63,13 +63,10 @@ def test_what_a_folder_states_has_to_be_what_its_properties_say(radii: Path, tmp
     name = "digits_dense.onnx_test_1.json"
     stated = json.loads((proofs / name).read_text())
     elsewhere = [min(v + 0.001, 1.0) for v in stated["x"]]
-    wrong: list[dict[str, Any]] = [
-        {"x": elsewhere},
-        {"radius": 1.001 * stated["radius"]},
-        {"std": [0.5] * len(stated["x"])},
-    ]
-    more: list[dict[str, Any]] = [{"low": -1.0}, {"mean": [0.1] * len(stated["x"])}]
-    for k, change in enumerate([*wrong, *more]):
+    size = len(stated["x"])
+    wrong: list[dict[str, Any]] = [{"x": elsewhere}, {"radius": 1.001 * stated["radius"]}, {"low": -1.0}]
+    wrong += [{"std": [0.5] * size}, {"mean": [0.1] * size}]
+    for k, change in enumerate(wrong):
         code, said = check(DENSE, table, changed(proofs, tmp_path / str(k), name, change))
         assert code == INVALID and "less than the ball" in said, change
     code, said = check(DENSE, table, changed(proofs, tmp_path / "label", name, {"label": 0}))
