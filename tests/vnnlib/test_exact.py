@@ -43,7 +43,7 @@ def test_roundings_enclose_a_number_and_are_next_to_it(value: Fraction | Decimal
 def test_numbers_of_one_rounding_are_compared_exactly(
     a: Fraction | Decimal | float, b: Fraction | Decimal | float
 ) -> None:
-    rest = [Decimal("-0.5"), Fraction(1, 3)]
+    rest: list[Decimal | Fraction | float] = [Decimal("-0.5"), Fraction(1, 3)]
     assert ExactNumbers([*rest, a]).at_most(ExactNumbers([*rest, b])) is (Fraction(a) <= Fraction(b))
     assert ExactNumbers([a, *rest]).at_most(ExactNumbers([b, *rest])) is (Fraction(a) <= Fraction(b))
 

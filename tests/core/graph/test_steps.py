@@ -238,7 +238,7 @@ def test_spans_of_points_hold_their_exact_values(function: str) -> None:
         weight = rng.normal(size=(30, count))
         node = builder.add(Dense(30, bias=np.zeros(30), weight=weight), 0)
         wanted = [
-            sum(Fraction(w) * Fraction(v) for w, v in zip(r, x.tolist(), strict=True))
+            sum((Fraction(w) * Fraction(v) for w, v in zip(r, x.tolist(), strict=True)), Fraction(0))
             for r in weight.tolist()
         ]
     else:

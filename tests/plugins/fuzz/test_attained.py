@@ -240,7 +240,12 @@ def test_a_style_reaches_the_code_that_it_is_for(
         place = getattr(place, part)
     called: list[int] = []
     before = getattr(place, name)
-    monkeypatch.setattr(place, name, lambda *given: (called.append(1), before(*given))[1])
+
+    def counted(*given: Any) -> Any:
+        called.append(1)
+        return before(*given)
+
+    monkeypatch.setattr(place, name, counted)
     asked = AskedMembers((variants(current_plugins().verifiers.get("crown"))[0],), seconds=1.0)
     for k in range(8):
         recipe, layout = draw(Course(seed=4, styles=(style,)), k)

@@ -108,7 +108,7 @@ def test_a_minimum_that_a_point_attains_exactly_is_not_cut_off(n: int, bits: int
     """sum k (x - c)^2 is 0 at c in exact arithmetic: rounding is charged, so no margin is above that."""
     rng = np.random.default_rng(n)
     for _ in range(8):
-        k = rng.integers(1, 9, n) * 2.0**bits
+        k = rng.integers(1, 9, n).astype(np.float64) * 2.0**bits
         c = rng.integers(-40, 40, n) / 64.0
         builder = GraphBuilder(n)
         moved = builder.add(Scale(n, -c, np.ones(n)), 0)

@@ -114,7 +114,6 @@ def test_when_it_is_planned() -> None:
     assert not kernel_applies(problem)
     assert planned(CrownOptions(), problem)[0] == "_on_condensed_boxes"
     assert "_on_condensed_boxes" not in planned(CrownOptions(trace="folder"), problem)
-    assert "_on_condensed_boxes" not in planned(CrownOptions(certificate="file"), problem)
     reach[:17] = 0.1
     wider = replace(problem, domain=Domain(-reach, reach))
     assert "_on_condensed_boxes" not in planned(CrownOptions(), wider)
