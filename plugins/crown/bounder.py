@@ -15,7 +15,6 @@ from verifolio.plugin.bounder import Bounder
 from verifolio.plugin.evidence import Bounds, Margins
 from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
 from verifolio.plugins.crown.propagate.arrays import all_rows, as_numbers
-from verifolio.plugins.crown.propagate.chain import is_chain
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.region import Region
@@ -116,37 +115,3 @@ def row_margins(program: Program, state: State, problems: list[Problem]) -> list
     values = gap.nan_to_num(nan=-np.inf).double().cpu().numpy()
     cuts = [np.cumsum([d.count for d in p.disjuncts])[:-1] for p in problems]
     return [tuple(np.split(v, c)) for v, c in zip(values, cuts, strict=True)]
-
-
-@torch.no_grad()
-def proved_at_once(problems: Sequence[Problem], budget: Budget) -> list[bool]:
-    """Which problems bounds decide that batches of them share: each disjunct has a row out of reach.
-
-    Backward bounds of chains of dense layers; forward bounds of other graphs of which few inputs vary, whose boxes
-    are halved. In batches, until the budget is over.
-    """
-    from verifolio.plugins.crown.search.inputs.regions import RegionBoxes
-
-    proved = [False] * len(problems)
-    program = Program(problems[0].graph, Space(torch.float64))
-    chain = is_chain(program)
-    groups: dict[tuple[int, ...], list[int]] = defaultdict(list)
-    for i, problem in enumerate(problems):
-        if problem.graph is problems[0].graph and problem.domain.ball is None and problem.row_count:
-            groups[tuple(rows.count for rows in problem.disjuncts)].append(i)
-    for members in groups.values():
-        if not chain:
-            together = RegionBoxes([problems[i] for i in members], budget)
-            for i, done in zip(members, together.proved() if together.apply() else (), strict=False):
-                proved[i] = bool(done)
-            continue
-        for start in range(0, len(members), MAX_BATCH):
-            if budget.expired():
-                return proved
-            part = members[start : start + MAX_BATCH]
-            batch = [problems[i] for i in part]
-            region = Region.of([p.domain for p in batch], program.space)
-            state = intermediate_bounds(program, region, CrownBounder.effort, budget=budget)
-            for i, margins in zip(part, row_margins(program, state, batch), strict=True):
-                proved[i] = all(bool((m > 0).any()) for m in margins)
-    return proved

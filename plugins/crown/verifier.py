@@ -72,7 +72,7 @@ class Searcher(Verifier):
         """Where regions are many, bounds of all of them in batches come first: most need nothing else."""
         proved = [False] * len(problems)
         if len(problems) >= MANY and self._together(problems):
-            from verifolio.plugins.crown.bounder import proved_at_once
+            from verifolio.plugins.crown.search.inputs.regions import proved_at_once
             from verifolio.run.threads import one_thread
 
             with one_thread():

@@ -8,7 +8,7 @@ the unstable neurons before it.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -19,7 +19,6 @@ from torch import Tensor
 from verifolio.graph import Graph, Relu
 from verifolio.graph.enclosure import TINY, gamma
 from verifolio.graph.matrix import linear_part
-from verifolio.plugins.crown.optimise.dual import Goal
 from verifolio.plugins.crown.propagate.cone import cone
 from verifolio.plugins.crown.propagate.forward import ForwardBounds
 from verifolio.plugins.crown.propagate.layers import Space
@@ -36,6 +35,17 @@ Rows = Any  # a dense or a sparse matrix: their stubs have no common type whose 
 DENSE_PER_SPARSE = 100
 # share of entries that are not nought above which a matrix of forms is kept as a dense one; a choice
 DENSE = 0.1
+
+
+class GoalRows(Protocol):
+    """Rows over the outputs (goals, rows, outputs) and over the inputs, and their right-hand sides (goals, rows)."""
+
+    @property
+    def rows(self) -> Tensor: ...
+    @property
+    def inputs(self) -> Tensor | None: ...
+    @property
+    def rhs(self) -> Tensor: ...
 
 
 @dataclass(frozen=True)
@@ -128,7 +138,7 @@ class _NodeForms:
 
 @torch.no_grad()
 def box_network(
-    graph: Graph, region: Region, goal: Goal, budget: Budget, most: int
+    graph: Graph, region: Region, goal: GoalRows, budget: Budget, most: int
 ) -> tuple[BoxNetwork, dict[int, Interval]] | None:
     """The network on one box, and its neurons' intervals; None: more than `most` numbers in one matrix, or no time.
 
@@ -140,7 +150,7 @@ def box_network(
 class _Walk:
     """Node by node; forms are dropped once nobody reads them any more."""
 
-    def __init__(self, graph: Graph, region: Region, goal: Goal, budget: Budget, most: int) -> None:
+    def __init__(self, graph: Graph, region: Region, goal: GoalRows, budget: Budget, most: int) -> None:
         self.graph, self.goal, self.budget, self.most = graph, goal, budget, most
         self.program = Program(graph, Space(torch.float64))
         self.state = self.program.enter(region)

@@ -9,8 +9,8 @@ from verifolio.graph import Graph
 from verifolio.model.answer import Outcome, Verdict
 from verifolio.model.problem import Domain, Problem
 from verifolio.plugin.verifier import Context
-from verifolio.plugins.crown.bounder import proved_at_once
 from verifolio.plugins.crown.options import CrownOptions
+from verifolio.plugins.crown.search.inputs.regions import proved_at_once
 from verifolio.plugins.crown.verifier import Crown
 from verifolio.run.budget import Budget
 from verifolio.testing.check import checker
