@@ -98,7 +98,8 @@ def exact_statements(tables: Tables) -> list[Statement]:
         return []
     exact = [r for _, r in found if r["lower"] == r["upper"]]
     slowest = max(float(r["cpu"]) for _, r in found)
-    open_there = [g for g, _ in found if not g["milp_value"]]
+    open_there = [g for g in published(HERE, "games") if not g["milp_value"]]
+    reached = [g for g, _ in found if g in open_there]
     closed = [g["id"] for g, r in found if g in open_there and r["lower"] == r["upper"]]
     sample = f"{len(found)} games"
     reason = f"Exact values of {len(exact)} of {len(found)} games, the slowest in {slowest:.2f} s of processor time."
@@ -113,8 +114,8 @@ def exact_statements(tables: Tables) -> list[Statement]:
         ),
         judged(
             f"Games {', '.join(g['id'] for g in open_there)} cannot be decided in two hours",
-            len(closed) < len(open_there),
-            f"{len(open_there)} games",
+            len(closed) < len(reached) if reached else None,
+            f"{len(reached)} games",
             f"Exact here: {', '.join(closed) or 'none'} (on our networks).",
         ),
         judged(
