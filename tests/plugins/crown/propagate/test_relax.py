@@ -170,7 +170,7 @@ def test_a_slope_on_an_endless_interval_claims_nothing(ends: tuple[float, float]
     """A level line lies below and above all levels; no other line does."""
     rule = StepRelaxation(Step(1, np.array([0.0]), np.array([-1.0, 1.0]), np.array([0.0])))
     interval = torch.full((1, 1), ends[0]), torch.full((1, 1), ends[1])
-    for slope, below, above in ((0.0, -1.0, 1.0), (0.5, -math.inf, math.inf)):
+    for slope, below, above in ((0.0, -1.0, 1.0), (0.5, -math.inf, math.inf), (4.0, -math.inf, math.inf)):
         lines = rule.lines_of(torch.full((1, 2), slope), interval)
         assert lines.lower_bias is not None and lines.upper_bias is not None
         assert float(lines.lower_bias) <= below and float(lines.upper_bias) >= above
