@@ -42,9 +42,9 @@ def test_a_sample_is_reproducible_and_covers_every_file() -> None:
     from benchmarks.mutants.__main__ import sample
     from benchmarks.mutants.areas import trusted_files
 
-    first = sample(ROOT, 200, 0)
-    assert first == sample(ROOT, 200, 0)
-    assert len(first) == len({m.key for m in first}) == 200
+    first = sample(ROOT, 400, 0)
+    assert first == sample(ROOT, 400, 0)
+    assert len(first) == len({m.key for m in first}) == 400
     assert len({m.file for m in first}) >= len(trusted_files(ROOT)) - 2
 
 
