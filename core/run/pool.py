@@ -222,6 +222,7 @@ class Pool:
             ticket = None if self._closed else self._choose(slot)
             if ticket is None:
                 self._slots = [other for other in self._slots if other is not slot or self._closed]
+                self._changed.notify_all()  # as below
                 return None
             first = next(other for other in self._queue if other._light == slot.light)
             if ticket is not first:
@@ -246,5 +247,5 @@ class Pool:
         return next((ticket for ticket in window if not self._suits_another(ticket, slot)), None)
 
     def _suits_another(self, ticket: Ticket, slot: Slot) -> bool:
-        others = (other for other in self._slots if other is not slot and other.idle)
+        others = (o for o in self._slots if o is not slot and o.idle and o.light == slot.light)
         return any(ticket.job.affinity in other.affinities for other in others)

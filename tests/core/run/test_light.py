@@ -48,6 +48,13 @@ def test_a_light_worker_is_kept_for_further_light_jobs_and_leaves_when_others_ar
         assert not psutil.pid_exists(first[0])
 
 
+@pytest.mark.parametrize("again", range(4))
+def test_a_job_is_not_left_to_a_light_worker_that_knows_its_networks(again: int) -> None:
+    with Pool(1, (), light=("colorsys",)) as pool:
+        assert result(pool, Job(hostile.echo, again, affinity="a network", light=True)) == again
+        assert result(pool, Job(hostile.echo, again, affinity="a network")) == again
+
+
 def test_without_light_modules_all_workers_are_the_same() -> None:
     with Pool(1, ("colorsys",)) as pool:
         assert result(pool, Job(hostile.loaded_modules, NAMES, light=True)) == ["colorsys"]
