@@ -44,6 +44,12 @@ def quantize(d: Draft, x: str) -> str:
     return d.add("DequantizeLinear", value, step, zero)
 
 
+def _kernel(d: Draft, x: str) -> str:
+    """Two windows that fit into an image."""
+    channels, *extent = d.shapes[x][1:]
+    return _stored(d, 2, channels, *(min(2, n) for n in extent))
+
+
 def whole_product(op: str) -> Layer:
     """A product or a convolution of integers, back to floats."""
 
@@ -51,7 +57,7 @@ def whole_product(op: str) -> Layer:
         conv = op == "ConvInteger"
         x = d.image(x) if conv else d.flat(x)
         value, _, zero = _quantised(d, x)
-        weight = _stored(d, 2, d.shapes[x][1], 2, 2) if conv else _stored(d, d.size(x), 6)
+        weight = _kernel(d, x) if conv else _stored(d, d.size(x), 6)
         total = d.add(op, value, weight, zero, d.constant(0, np.int8))
         return d.add("Mul", d.add("Cast", total, to=1), d.constant(2.0**-9))
 
@@ -64,7 +70,7 @@ def quantised_product(op: str) -> Layer:
     def layer(d: Draft, x: str) -> str:
         conv = op == "QLinearConv"
         x = d.image(x) if conv else d.flat(x)
-        weight = _stored(d, 2, d.shapes[x][1], 2, 2) if conv else _stored(d, d.size(x), 6)
+        weight = _kernel(d, x) if conv else _stored(d, d.size(x), 6)
         fine, none = d.constant(0.015625), d.constant(0, np.int8)
         out, middle = d.constant(0.0625), d.constant(128, np.uint8)
         total = d.add(op, *_quantised(d, x), weight, fine, none, out, middle)
