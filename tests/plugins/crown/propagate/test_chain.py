@@ -23,6 +23,7 @@ from verifolio.plugins.crown.propagate.chain import alike, is_chain
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.region import Region
+from verifolio.plugins.crown.propagate.relax.relu import ReluRelaxation
 from verifolio.plugins.crown.propagate.tables import Columns
 from verifolio.plugins.crown.verifier import Crown
 from verifolio.run.budget import Budget
@@ -334,3 +335,30 @@ def test_tables_follow_the_state() -> None:
         program.relax(state, 2)
         second = state.tables.get(program, state, 1)
     assert second is not first and second.count is not None and not second.count.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_that_cancel_in_a_relu_are_charged(dtype: torch.dtype) -> None:
+    """Slopes of 1 below and 1e-4 above: rows x low + n (up - low) lose four digits, and the values are attained."""
+    rng, size = np.random.default_rng(5), 64
+    builder = GraphBuilder(1)
+    weight = rng.uniform(0.5, 2, (size, 1)).astype(np.float32).astype(np.float64)
+    hidden = builder.add(Relu(size), builder.add(Dense(size, np.zeros(size), weight), 0))
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.ones((1, size))), hidden))
+    program = Program(graph, Space(dtype))
+    box = Domain(np.array([-1.0]), np.array([2.0**-13]))
+    with torch.no_grad():
+        state = intermediate_bounds(program, Region.of([box], program.space), Effort(tighten=False))
+        ones = torch.ones(1, size, dtype=dtype)
+        program.enclose(state, hidden, ReluRelaxation().lines(ones, state.interval[1]))
+        table = state.tables.get(program, state, 1)
+        low, gap, on_x, _, on_n, _ = table.vectors[0]
+        assert bool((low == 1).all()) and bool((gap < -0.999).all())
+        row = torch.as_tensor(-rng.uniform(1, 2, size), dtype=dtype)
+        rows = row * low + row * gap
+        value = state.tables.first_layer_of(program, state).value[0]
+    for k in range(size):
+        w, r, x, v, a, b = (Fraction(float(t[k])) for t in (weight[:, 0], rows, row, value, on_x, on_n))
+        for end in (box.lower, box.upper):
+            z = w * Fraction(float(end[0]))
+            assert r * (z - v) + x * (a + b) <= x * max(z, Fraction(0))
