@@ -341,24 +341,24 @@ def test_tables_follow_the_state() -> None:
 def test_rows_that_cancel_in_a_relu_are_charged(dtype: torch.dtype) -> None:
     """Slopes of 1 below and 1e-4 above: rows x low + n (up - low) lose four digits, and the values are attained."""
     rng, size = np.random.default_rng(5), 64
-    builder = GraphBuilder(1)
-    weight = rng.uniform(0.5, 2, (size, 1)).astype(np.float32).astype(np.float64)
-    hidden = builder.add(Relu(size), builder.add(Dense(size, np.zeros(size), weight), 0))
+    builder = GraphBuilder(2)
+    before = builder.add(Relu(2), builder.add(Dense(2, np.zeros(2), np.eye(2)), 0))
+    weight = rng.uniform(0.5, 2, size).astype(np.float32).astype(np.float64)
+    node = builder.add(Dense(size, np.zeros(size), np.stack([weight, -weight], 1)), before)
+    hidden = builder.add(Relu(size), node)
     graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.ones((1, size))), hidden))
     program = Program(graph, Space(dtype))
-    box = Domain(np.array([-1.0]), np.array([2.0**-13]))
+    box = Domain(np.ones(2), np.array([1 + 2.0**-13, 2.0]))
     with torch.no_grad():
         state = intermediate_bounds(program, Region.of([box], program.space), Effort(tighten=False))
         ones = torch.ones(1, size, dtype=dtype)
-        program.enclose(state, hidden, ReluRelaxation().lines(ones, state.interval[1]))
-        table = state.tables.get(program, state, 1)
-        low, gap, on_x, _, on_n, _ = table.vectors[0]
+        program.enclose(state, hidden, ReluRelaxation().lines(ones, state.interval[node]))
+        low, gap, on_x, _, on_n, _ = state.tables.get(program, state, node).vectors[0]
         assert bool((low == 1).all()) and bool((gap < -0.999).all())
         row = torch.as_tensor(-rng.uniform(1, 2, size), dtype=dtype)
         rows = row * low + row * gap
-        value = state.tables.first_layer_of(program, state).value[0]
     for k in range(size):
-        w, r, x, v, a, b = (Fraction(float(t[k])) for t in (weight[:, 0], rows, row, value, on_x, on_n))
-        for end in (box.lower, box.upper):
-            z = w * Fraction(float(end[0]))
-            assert r * (z - v) + x * (a + b) <= x * max(z, Fraction(0))
+        w, r, x, a, b = (Fraction(float(t[k])) for t in (weight, rows, row, on_x, on_n))
+        for difference in (Fraction(-1), Fraction(1, 2**13)):
+            z = w * difference
+            assert r * z + x * (a + b) <= x * max(z, Fraction(0))
