@@ -223,13 +223,13 @@ FAULTS = (
     ),
     Fault(
         "batches of regions: one disjunct out of reach is enough",
-        "plugins/crown/bounder.py",
+        "plugins/crown/search/inputs/regions.py",
         "proved[i] = all(bool((m > 0).any()) for m in margins)",
         "proved[i] = any(bool((m > 0).any()) for m in margins)",
     ),
     Fault(
         "batches of regions: margins are handed to the wrong regions",
-        "plugins/crown/bounder.py",
+        "plugins/crown/search/inputs/regions.py",
         "for i, margins in zip(part, row_margins(program, state, batch), strict=True):",
         "for i, margins in zip(part[::-1], row_margins(program, state, batch), strict=True):",
     ),

@@ -31,7 +31,7 @@ class Wanted(bundles.Bundle):
     figure: tuple[int, ...] = described((), "Measure this figure of the paper; repeatable.", metavar="N")
     all: bool = described(False, "Measure every table and figure.")
     quick: bool = described(False, "Measure a small part only, with rows of its own.")
-    only: tuple[str, ...] = described(
+    select: tuple[str, ...] = described(
         (),
         "Measure only what has this name, or this value in a column that identifies rows; repeatable.",
         metavar="TEXT",
@@ -51,10 +51,11 @@ class Kept(bundles.Output):
 
 
 def study(paper: Paper, wanted: Wanted, running: bundles.TotalBudget, kept: Kept) -> None:
-    """Measure tables and figures of a paper, and print them beside the published numbers.
+    """Repeat the tables and figures of a paper.
 
-    Without --table, --figure or --all it lists what there is. Data is looked for in the folder $VERIFOLIO_DATA.
-    Stopped at any moment, it goes on with the rows it has. --output writes the page of the paper.
+    Ours are printed beside the published numbers. Without --table, --figure or --all it lists what there is. Data
+    is looked for in the folder $VERIFOLIO_DATA. Stopped at any moment, it goes on with the rows it has. --output
+    writes the page of the paper.
 
     Example:
         verifolio study 004
@@ -82,7 +83,7 @@ def place_of(folder: Path, wanted: Wanted) -> Place:
     """Where measurements work."""
     from .study import Place, Size
 
-    return Place(folder, Size(wanted.quick), lambda text: typer.echo(text, err=True), wanted.only)
+    return Place(folder, Size(wanted.quick), lambda text: typer.echo(text, err=True), wanted.select)
 
 
 def chosen_parts(chosen: Study, wanted: Wanted) -> list[Part]:

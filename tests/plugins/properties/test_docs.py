@@ -37,7 +37,7 @@ def test_the_example_runs(
     assert run([*words, "--executor", "inline", "--timeout", "5", "--json"]) == 0
     row = json.loads(capsys.readouterr().out)["rows"][0]
     assert row["property"] == "confident" and row["inputs"] == 5
-    assert row["proved"] + row["refuted"] + row["open"] == 5
+    assert row["proved"] + row["refuted"] + row["open"] + row["misclassified"] == 5
     assert row["proved"] >= 1
 
 
