@@ -122,7 +122,7 @@ def test_what_holds_only_with_graph_optimisations_is_flagged(tmp_path: Path, apa
         w, s, x = rng.uniform(1, 2, 3).astype(np.float32)
         plain, fused = np.float32(np.float32(w * x) * s), np.float32(np.float32(w * s) * x)
         if fused > plain:
-            network = scaled_sign(tmp_path / f"{k}.onnx", w, s, plain if apart else plain - 1)
+            network = scaled_sign(tmp_path / f"{k}.onnx", w, s, float(plain) - (not apart))
             ways = [float(network.replay(np.array([x]), optimised)[0]) for optimised in (True, False)]
             if ways == [1.0, 0.0 if apart else 1.0]:
                 break

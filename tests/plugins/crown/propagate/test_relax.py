@@ -106,7 +106,7 @@ def test_lines_of_any_slope_hold(name: str, exponent: float) -> None:
     positive, wave = (name, exponent) in POSITIVE, name in ("sin", "cos")
     low = 10.0 ** rng.uniform(-2, 1, count) if positive else rng.uniform(-9, 9, count)
     width = rng.uniform(7.5, 7.99, count) * math.pi if wave else rng.uniform(0, 6, count)
-    ends = tuple(torch.as_tensor(v)[None] for v in (low, low + width))
+    ends = torch.as_tensor(low)[None], torch.as_tensor(low + width)[None]
     x = torch.linspace(0, 1, 2001, dtype=torch.float64)[:, None] * (ends[1] - ends[0]) + ends[0]
     rule = SmoothRelaxation(name, exponent)
     value = rule.function.value(x, exponent)
