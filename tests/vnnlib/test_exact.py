@@ -76,6 +76,7 @@ def test_pieces_and_other_orders_hold_the_same_numbers() -> None:
 @pytest.mark.parametrize(
     ("value", "text"),
     [
+        (Fraction(3, 25), "0.12"),
         (Fraction(1, 8), "0.125"),
         (Fraction(-7, 40), "-0.175"),
         (Fraction(12), "12.0"),

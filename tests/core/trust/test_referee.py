@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from onnx import TensorProto, helper, numpy_helper
 
 from verifolio.graph import Dense, GraphBuilder, Relu
 from verifolio.graph.enclosure import enclose
@@ -14,6 +15,7 @@ from verifolio.graph.exact import evaluable, evaluate
 from verifolio.model.answer import Flag, Witness
 from verifolio.model.problem import Ball
 from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
 from verifolio.testing.samples import reaches, sum_graph, write_sum
 from verifolio.trust.referee import (
     Rejection,
@@ -89,6 +91,49 @@ def test_what_holds_only_in_floating_point_is_flagged(tmp_path: Path, tiny: floa
     assert isinstance(witness, Witness)
     assert Flag.FLOAT_ONLY in witness.flags
     assert not confirmed(witness)
+
+
+def scaled_sign(path: Path, weight: float, scale: float, level: float) -> Network:
+    """sign(scale * (weight * x) - level); ONNX Runtime multiplies scale and weight first where it may optimise."""
+    tensors = {"w": np.full((1, 1, 1, 1), weight), "s": np.full((1, 1, 1, 1), scale), "t": np.array([level])}
+    nodes = [
+        helper.make_node("Conv", ["x", "w"], ["a"]),
+        helper.make_node("Mul", ["a", "s"], ["b"]),
+        helper.make_node("Sub", ["b", "t"], ["c"]),
+        helper.make_node("Sign", ["c"], ["y"]),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "g",
+        [helper.make_tensor_value_info("x", TensorProto.FLOAT, [1, 1, 1, 1])],
+        [helper.make_tensor_value_info("y", TensorProto.FLOAT, [1, 1, 1, 1])],
+        [numpy_helper.from_array(v.astype(np.float32), k) for k, v in tensors.items()],
+    )
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    path.write_bytes(model.SerializeToString())
+    return Network.load(path)
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_what_holds_only_with_graph_optimisations_is_flagged(tmp_path: Path, apart: bool) -> None:
+    """A sign that is 1 however it is computed, and one that is 1 only if weight and scale are multiplied first."""
+    rng = np.random.default_rng(0)
+    for k in range(100):
+        w, s, x = rng.uniform(1, 2, 3).astype(np.float32)
+        plain, fused = np.float32(np.float32(w * x) * s), np.float32(np.float32(w * s) * x)
+        if fused > plain:
+            network = scaled_sign(tmp_path / f"{k}.onnx", w, s, float(plain) - (not apart))
+            ways = [float(network.replay(np.array([x]), optimised)[0]) for optimised in (True, False)]
+            if ways == [1.0, 0.0 if apart else 1.0]:
+                break
+    else:
+        pytest.fail("ONNX Runtime computed the same with and without optimisations")
+    case = box_case([float(x)], [float(x)], [make_rows([({1: -1.0}, -0.5)])])
+    witness = judge_counterexample(
+        Query((network,), specification_from_cases([case], output_size=1)), np.array([float(x)])
+    )
+    assert isinstance(witness, Witness)
+    assert (Flag.FUSED in witness.flags) is apart
 
 
 def test_replay_alone_says_that_exact_arithmetic_was_not_asked(tmp_path: Path) -> None:

@@ -252,3 +252,21 @@ def test_repeated_rows_are_bounded_once() -> None:
         mine = rows[table.member[table.start[d] : table.start[d + 1]]]
         assert sorted(map(tuple, mine)) == sorted(map(tuple, whole[2 * d : 2 * d + 2]))
     assert len(all_rows(problem)[2]) == 4
+
+
+@pytest.mark.parametrize("kind", [KernelEngine, QuadraticEngine])
+@pytest.mark.parametrize("sign", [-1.0, 1.0])
+def test_what_a_stored_bias_may_be_off_is_charged_to_rows_of_either_sign(
+    kind: type[KernelEngine], sign: float
+) -> None:
+    """sign * relu(x + bias) on [0, 1]; the bias is 1 up to 1/4, so it may be as low as 0.75 or -2.25."""
+    builder = GraphBuilder(1)
+    hidden = builder.add(Relu(1), builder.add(Dense(1, np.ones(1), np.eye(1), None, np.full(1, 0.25)), 0))
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.full((1, 1), sign)), hidden))
+    domain = Domain(np.zeros(1), np.ones(1))
+    attained_at = 0.75 if sign > 0 else -2.25
+    for beyond, closed in ((0.1, False), (-0.1, True)):
+        problem = Problem(graph, domain, (make_rows([({1: 1.0}, attained_at + beyond)]),))
+        engine = kind(problem, 1)
+        batch = BoxBatch(domain.lower[None].copy(), domain.upper[None].copy(), engine.phase[None].copy())
+        assert bool(engine.bound(batch).closed[0]) is closed

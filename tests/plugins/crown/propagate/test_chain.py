@@ -23,6 +23,7 @@ from verifolio.plugins.crown.propagate.chain import alike, is_chain
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.region import Region
+from verifolio.plugins.crown.propagate.relax.relu import ReluRelaxation
 from verifolio.plugins.crown.propagate.tables import Columns
 from verifolio.plugins.crown.verifier import Crown
 from verifolio.run.budget import Budget
@@ -334,3 +335,30 @@ def test_tables_follow_the_state() -> None:
         program.relax(state, 2)
         second = state.tables.get(program, state, 1)
     assert second is not first and second.count is not None and not second.count.any()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_rows_that_cancel_in_a_relu_are_charged(dtype: torch.dtype) -> None:
+    """Slopes of 1 below and 1e-4 above: rows x low + n (up - low) lose four digits, and the values are attained."""
+    rng, size = np.random.default_rng(5), 64
+    builder = GraphBuilder(2)
+    before = builder.add(Relu(2), builder.add(Dense(2, np.zeros(2), np.eye(2)), 0))
+    weight = rng.uniform(0.5, 2, size).astype(np.float32).astype(np.float64)
+    node = builder.add(Dense(size, np.zeros(size), np.stack([weight, -weight], 1)), before)
+    hidden = builder.add(Relu(size), node)
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.ones((1, size))), hidden))
+    program = Program(graph, Space(dtype))
+    box = Domain(np.ones(2), np.array([1 + 2.0**-13, 2.0]))
+    with torch.no_grad():
+        state = intermediate_bounds(program, Region.of([box], program.space), Effort(tighten=False))
+        ones = torch.ones(1, size, dtype=dtype)
+        program.enclose(state, hidden, ReluRelaxation().lines(ones, state.interval[node]))
+        low, gap, on_x, _, on_n, _ = state.tables.get(program, state, node).vectors[0]
+        assert bool((low == 1).all()) and bool((gap < -0.999).all())
+        row = torch.as_tensor(-rng.uniform(1, 2, size), dtype=dtype)
+        rows = row * low + row * gap
+    for k in range(size):
+        w, r, x, a, b = (Fraction(float(t[k])) for t in (weight, rows, row, on_x, on_n))
+        for difference in (Fraction(-1), Fraction(1, 2**13)):
+            z = w * difference
+            assert r * z + x * (a + b) <= x * max(z, Fraction(0))

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from verifolio.graph import Conv, Graph, GraphBuilder, Relu, Sparse
+from verifolio.graph import Conv, Graph, GraphBuilder, Relu, Select, Sparse, Sum
+from verifolio.graph.enclosure import enclose
 from verifolio.graph.matrix import conv_matrix
 from verifolio.model.problem import Ball, Domain
 from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
@@ -107,6 +108,81 @@ def test_windows_of_unequal_strides_meet_as_whole_rows() -> None:
         whole = program.lower(state, node, unit_rows(program, node, torch.arange(count)))[0]
         low, high = by_patches(program, state, node)
         torch.testing.assert_close(torch.cat([low, high]), whole, rtol=1e-11, atol=1e-11)
+
+
+def linear_blocks(seed: int) -> Graph:
+    """Padded convolutions that read a convolution, a sum or a part of an image: nothing there is cut to the image."""
+    rng = np.random.default_rng(seed)
+    model = Model(rng, *IMAGE)
+
+    def conv(x: str, inputs: int, kernel: tuple[int, int], pads: list[int]) -> str:
+        weight = rng.normal(size=(CHANNELS, inputs, *kernel)) * np.sqrt(
+            1.5 / (inputs * kernel[0] * kernel[1])
+        )
+        bias = model.const(rng.normal(size=CHANNELS))
+        return model.op("Conv", x, model.const(weight), bias, pads=pads)
+
+    first = model.op("Relu", conv("x", 3, (3, 3), [1, 1, 1, 1]))
+    twice = conv(conv(first, CHANNELS, (1, 1), [0, 0, 0, 0]), CHANNELS, (3, 3), [1, 0, 1, 2])
+    short = model.op("Add", conv(first, CHANNELS, (1, 1), [0, 0, 0, 0]), twice)
+    block = model.op("Relu", conv(short, CHANNELS, (3, 3), [2, 1, 0, 1]))
+    part = model.op("Slice", block, *(model.const(np.array(v)) for v in ([2, 1], [12, 9], [2, 3])))
+    return model.graph(conv(part, CHANNELS, (3, 3), [1, 1, 1, 1]))
+
+
+@torch.no_grad()
+def test_pixels_of_the_padding_of_a_linear_node_count_for_nothing() -> None:
+    program = Program(linear_blocks(12), Space(torch.float64))
+    ops = [n.op for n in program.graph.nodes]
+    padded = [i for i, op in enumerate(ops) if isinstance(op, Conv) and any(op.pads)]
+    read = {type(ops[p]) for i in padded for p in program.parents[i]}
+    assert {Conv, Sum, Select} <= read, "the import left each of them as it is"
+    state = intermediate_bounds(program, region_of(13, program.space), Effort(tighten=False))
+    for node in padded:
+        count = program.sizes[node]
+        whole = program.lower(state, node, unit_rows(program, node, torch.arange(count)))[0]
+        found = torch.cat(by_patches(program, state, node))
+        torch.testing.assert_close(found, whole, rtol=1e-11, atol=1e-11)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("make", [residual, linear_blocks])
+def test_windows_charge_the_noise_that_whole_rows_charge(make: Callable[[int], Graph]) -> None:
+    """Every node in turn has a noise that shows: each must be charged, and at the right pixels."""
+    program = Program(make(14), Space(torch.float64))
+    state = intermediate_bounds(program, region_of(15, program.space), Effort(tighten=False))
+    output, rng = program.graph.output, torch.Generator().manual_seed(16)
+    rows = unit_rows(program, output, torch.arange(program.sizes[output]))
+    quiet, noise = program.lower(state, output, rows)[0], dict(state.noise)
+    for node in sorted(program.charged):
+        state.noise[node] = torch.rand(noise[node].shape, generator=rng, dtype=torch.float64)
+        whole = program.lower(state, output, rows)[0]
+        assert bool((whole < quiet - 1e-3).any())
+        found = torch.cat(by_patches(program, state, output))
+        torch.testing.assert_close(found, whole, rtol=1e-11, atol=1e-11)
+        state.noise[node] = noise[node]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("seed", range(3))
+def test_windows_hold_at_values_whose_rows_cancel(seed: int) -> None:
+    """Sums of 32 channels that are nought but for rounding: of the rows in single precision nothing is right."""
+    rng = np.random.default_rng(seed)
+    model = Model(rng, *IMAGE)
+    weight = rng.normal(size=(32, 3, 3, 3)).astype(np.float32)
+    across = np.linalg.svd(weight.reshape(32, 27).astype(float))[0][:, 27:].T  # five rows that vanish on it
+    mix = (rng.normal(size=(CHANNELS, 5)) @ across)[..., None, None]
+    bias = [model.const(v) for v in (rng.normal(size=32) + 99, rng.normal(size=CHANNELS))]
+    x = model.op("Relu", model.op("Conv", "x", model.const(weight), bias[0], pads=[0, 0, 0, 0]))
+    graph = model.graph(model.op("Conv", x, model.const(mix), bias[1]))
+    program = Program(graph, Space(torch.float32))
+    region = region_of(seed, program.space, 1e-3)
+    state = intermediate_bounds(program, region, Effort(tighten=False))
+    assert bool((state.interval[program.before[0]][0] > 0).all()), "every ReLU is active"
+    low, high = (part.double().numpy() for part in by_patches(program, state, graph.output))
+    for end in (region.lower, region.upper):
+        value, radius = enclose(graph, end[0].double().numpy())
+        assert (low <= value + radius).all() and (high <= radius - value).all()
 
 
 @torch.no_grad()

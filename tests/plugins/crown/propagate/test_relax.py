@@ -99,6 +99,23 @@ def test_smooth(name: str, exponent: float, dtype: torch.dtype, data: st.DataObj
     )
 
 
+@pytest.mark.parametrize(("name", "exponent"), FUNCTION_CASES)
+def test_lines_of_any_slope_hold(name: str, exponent: float) -> None:
+    """Slopes of tangents and others on 300 intervals; those of waves have up to four periods and begin anywhere."""
+    rng, count = np.random.default_rng(4), 300
+    positive, wave = (name, exponent) in POSITIVE, name in ("sin", "cos")
+    low = 10.0 ** rng.uniform(-2, 1, count) if positive else rng.uniform(-9, 9, count)
+    width = rng.uniform(7.5, 7.99, count) * math.pi if wave else rng.uniform(0, 6, count)
+    ends = torch.as_tensor(low)[None], torch.as_tensor(low + width)[None]
+    x = torch.linspace(0, 1, 2001, dtype=torch.float64)[:, None] * (ends[1] - ends[0]) + ends[0]
+    rule = SmoothRelaxation(name, exponent)
+    value = rule.function.value(x, exponent)
+    for _ in range(4):
+        at = (x.gather(0, torch.as_tensor(rng.integers(0, 2001, (1, count)))) for _ in range(2))
+        slopes = torch.cat([rule.function.derivative(v, exponent) for v in at], 1)
+        assert not any(g < -1e-14 for g in gap(rule.lines_of(slopes, ends), [x], value))
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
 @given(ends=intervals(-1e30, 1e30), share=st.floats(0, 1))
 @quick

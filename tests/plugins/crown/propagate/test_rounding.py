@@ -270,6 +270,48 @@ def test_underflow_is_charged() -> None:
         assert lower(graph, point(1000.0), np.array([[row]]))[0] <= row * weight * 1000
 
 
+def test_underflow_is_charged_for_the_far_end_of_a_box() -> None:
+    """-2^-100 times 5.2 * 2^-49 is rounded to -5 * 2^-149 in float32; at 2^30 that is more than any other charge."""
+    builder = GraphBuilder(1)
+    weight = float(np.float32(1.3)) * 2.0**-47
+    graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.array([[weight]])), 0))
+    for ends, sign in (((0.0, 2.0**30), -1.0), ((-(2.0**30), 0.0), 1.0)):
+        found = lower(graph, Domain(np.array(ends[:1]), np.array(ends[1:])), np.array([[sign * 2.0**-100]]))
+        assert found[0] <= -(2.0**-100) * weight * 2.0**30
+
+
+@pytest.mark.parametrize("rows", [0, 5])
+def test_the_noise_of_a_line_is_at_least_that_of_its_terms(rows: int) -> None:
+    """|k x| + |b| for every input of a function or product, either line, every row of its own, at both ends."""
+    rng, width = np.random.default_rng(3), 32
+    builder = GraphBuilder(width)
+    smooth = builder.add(Elementwise(width, "sigmoid"), 0)
+    graph = builder.finish(builder.add(Product(width), smooth, 0))
+    program = Program(graph, Space(torch.float32))
+    low = rng.normal(size=width) * 3
+    region = Region.of([Domain(low, low + rng.uniform(0, 4, width))], program.space)
+    with torch.no_grad():
+        state = intermediate_bounds(program, region, Effort(tighten=False))
+        for node in (smooth, graph.output):
+            assert node in program.charged
+            rule = program.relaxations[node]
+            assert rule is not None
+            start = rule.start(*state.inputs(program, node))
+            shape = (1, rows, start.shape[-1]) if rows else start.shape
+            program.relax(state, node, torch.as_tensor(rng.uniform(size=shape), dtype=torch.float32))
+            lines, noise = state.lines[node], state.noise[node][0].double()
+            for slopes, bias in (
+                (lines.lower_slope, lines.lower_bias),
+                (lines.upper_slope, lines.upper_bias),
+            ):
+                assert bias is not None
+                size = bias.double().abs()
+                for slope, ends in zip(slopes, state.inputs(program, node), strict=True):
+                    furthest = torch.stack(ends).double().abs().amax(0)
+                    size = size + slope.double().abs() * furthest
+                assert bool((noise >= program.extra * program.space.unit * size).all())
+
+
 def test_optimised_slopes_leave_the_noise_of_the_lines_in_use() -> None:
     from verifolio.plugins.crown.optimise.row_slopes import ascend_rows
 
@@ -302,6 +344,17 @@ def test_the_minimum_over_a_set_is_charged(dtype: torch.dtype, norm: float | Non
     point_of = [Fraction(v) for v in x]
     for row, bound in zip(rows, found, strict=True):
         assert Fraction(bound) <= sum(Fraction(a) * b for a, b in zip(row, point_of, strict=True))
+
+
+def test_the_charge_over_a_box_is_that_of_the_longest_sum() -> None:
+    """A sum of n products may be off by n units of its size: no less is charged, however it was summed here."""
+    rng, n = np.random.default_rng(1), 784
+    x = rng.normal(size=n).astype(np.float32).astype(np.float64)
+    rows = rng.normal(size=(20, n)).astype(np.float32).astype(np.float64)
+    space = Space(torch.float32)
+    found = Region.of([Domain(x, x)], space).minimise(space.tensor(rows)[None], 0)[0].double().numpy()
+    # what the sum itself is off here is far below a tenth of the charge
+    assert (found <= rows @ x - 0.9 * n * space.unit * (np.abs(rows) @ np.abs(x))).all()
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

@@ -16,7 +16,7 @@ from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_b
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.region import Region
-from verifolio.plugins.crown.reduce.compress import _add_direct, _Rows, compress
+from verifolio.plugins.crown.reduce.compress import _add_direct, _Rows, _subtract, compress
 from verifolio.testing.generate import KINDS, Shape, random_graph
 from verifolio.testing.trial import sample
 
@@ -130,3 +130,13 @@ def test_rows_over_the_inputs_are_added_with_their_rounding() -> None:
     for k in range(3):
         off = [abs(Fraction(1) + Fraction(direct[k, i]) - Fraction(total[k, i])) for i in range(2)]
         assert Fraction(known[k]) + 4 * off[0] + 2 * off[1] <= Fraction(error[k])
+
+
+def test_right_hand_sides_are_subtracted_with_their_rounding() -> None:
+    rng = np.random.default_rng(6)
+    bias, rhs, known = rng.normal(size=40), rng.normal(size=40) * 1e-3, np.zeros(40)
+    goal = _Rows([], [], [bias[:15], bias[15:]], [known[:15], known[15:]])
+    _subtract(goal, rhs)
+    (shifted,), (error,) = goal.bias, goal.error
+    for k in range(40):
+        assert abs(Fraction(bias[k]) - Fraction(rhs[k]) - Fraction(shifted[k])) <= Fraction(error[k])

@@ -127,6 +127,21 @@ def test_the_proof_is_the_formula_with_rounding_charged(sizes: tuple[int, ...]) 
         assert float(proved[k]) == pytest.approx(float(exact), rel=1e-8, abs=1e-8)
 
 
+def test_large_multipliers_are_charged() -> None:
+    """Multipliers of 1e6 outweigh the goal; their products with the layer round as well."""
+    bounds = bounds_of(problem(SIZES[0]))
+    phase, goal, v = random_variables(bounds, 4, 2)
+    assert v.slopes is not None and bool(phase.any())
+    beta = 1e7 * v.beta * (phase != 0)
+    proved, _ = bounds.exact_envelope.prove(phase, goal, v.alpha, beta, v.slopes)
+    for k in range(4):
+        variables = [v.alpha[k].numpy(), beta[k].numpy(), v.slopes[k].numpy()]
+        exact = exact_bound(
+            bounds.root, bounds.envelope.below.numpy(), phase[k].numpy(), goal[k].numpy(), variables
+        )
+        assert Fraction(float(proved[k])) <= exact
+
+
 @pytest.mark.parametrize("sizes", SIZES)
 def test_any_variables_are_sound(sizes: tuple[int, ...]) -> None:
     """No bound lies above what a point with the subproblem's phases attains, whatever the variables."""
