@@ -226,7 +226,7 @@ def test_a_network_that_is_refused_is_a_finding_and_not_the_end(
     ("style", "module", "name"),
     [
         ("image", "propagate.patches", "PatchBounds.both_ends"),
-        ("regions", "bounder", "proved_at_once"),
+        ("regions", "search.inputs.regions", "proved_at_once"),
         ("quantised", "verifier", "_on_cells"),
     ],
 )

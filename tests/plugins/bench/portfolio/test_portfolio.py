@@ -217,7 +217,7 @@ def test_time_in_words_and_numbers() -> None:
     assert [r.title for r in found] == ["pgd", "smooth", "crown", "pgd", "milp"]
     assert sum(r.seconds for r in found) == pytest.approx(100.0)
     assert found[0].limit == "at most 0.3 s and 5 %"
-    assert found[1].limit == "at most 60 %"
+    assert found[1].limit == "at most 80 %"
     assert found[2].limit == "what is left"
 
 
