@@ -4,14 +4,14 @@
 
 INSTANCES has the columns id, category, onnx, vnnlib and expected, with paths relative to it; those expected to be
 unsat are run, or `--sample` of each category, evenly spaced. Rows that are in the output already are not run again.
-Seconds are processor seconds, so that other work on the machine counts for little.
+Seconds are processor seconds, so that other work on the machine counts for little; `--timeout` is the search's by the
+clock. Searches run in one worker, the checker in a process of its own for each file.
 """
 
 from __future__ import annotations
 
 import argparse
 import csv
-import json
 import resource
 import subprocess
 import sys
@@ -20,8 +20,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-FIELDS = ("id", "category", "verdict", "find", "write", "check", "bytes", "result", "note")
-COMMAND = [sys.executable, "-c", "from verifolio.cli.main import main; main()"]
+from verifolio.errors import VerifolioError
+from verifolio.model.query import Query
+from verifolio.portfolio.tree import single_verifier
+from verifolio.solve.certifying import Certifying
+from verifolio.solve.oracle import Oracle
+
+FIELDS = ("id", "category", "find", "write", "check", "bytes", "result", "note")
+COMMAND = [sys.executable, "-m", "verifolio_check.main"]
+LIMIT = 3600.0  # seconds by the clock of one check
+Row = dict[str, Any]
 
 
 def main() -> None:
@@ -41,9 +49,11 @@ def main() -> None:
     if options.sample:
         wanted = sample(wanted, options.sample)
     done = rows_of(options.out)
-    for row in [] if options.table else [r for r in wanted if r["id"] not in done]:
-        done[row["id"]] = examine(options.instances.parent, row, options.timeout)
-        keep(options.out, done[row["id"]])
+    todo = [] if options.table else [r for r in wanted if r["id"] not in done]
+    with Oracle(single_verifier("crown"), workers=1) as oracle:
+        for row in todo:
+            done[row["id"]] = examine(options.instances.parent, row, options, oracle)
+            keep(options.out, done[row["id"]])
     table([r for r in done.values() if not options.category or r["category"] in options.category])
 
 
@@ -57,14 +67,14 @@ def sample(rows: list[dict[str, str]], count: int) -> list[dict[str, str]]:
     return [row for _, row in sorted(chosen, key=lambda c: c[0])]
 
 
-def rows_of(path: Path) -> dict[str, dict[str, Any]]:
+def rows_of(path: Path) -> dict[str, Row]:
     if not path.exists():
         return {}
     with path.open() as file:
         return {row["id"]: row for row in csv.DictReader(file)}
 
 
-def keep(path: Path, row: dict[str, Any]) -> None:
+def keep(path: Path, row: Row) -> None:
     fresh = not path.exists()
     with path.open("a", newline="") as file:
         writer = csv.DictWriter(file, FIELDS)
@@ -73,30 +83,25 @@ def keep(path: Path, row: dict[str, Any]) -> None:
         writer.writerow(row)
 
 
-def examine(folder: Path, instance: dict[str, str], timeout: float) -> dict[str, Any]:
-    """Find a proof, write its certificate, check it in a process of its own."""
-    files = [str(folder / instance[name]) for name in ("onnx", "vnnlib")]
-    row: dict[str, Any] = {"id": instance["id"], "category": instance["category"]}
+def examine(folder: Path, instance: dict[str, str], options: argparse.Namespace, oracle: Oracle) -> Row:
+    """Find a proof and write its certificate in a worker, check it in a process of its own."""
+    files = [folder / instance[name] for name in ("onnx", "vnnlib")]
+    row: Row = {"id": instance["id"], "category": instance["category"]}
+    try:
+        query = Query.from_files([files[0]], files[1])
+        made = Certifying(oracle).make(query, options.timeout, files[1].read_bytes())
+    except VerifolioError as error:
+        return {**row, "result": "not written", "note": str(error)[:200]}
+    row |= {"find": round(made.find, 2), "write": round(made.write, 2)}
+    if not made.data:
+        return {**row, "result": "not written", "note": made.reason[:200]}
     with tempfile.TemporaryDirectory() as place:
         target = Path(place) / "certificate.gz"
-        asked = [*COMMAND, "verify", *files, "--certificate", str(target), "--json", "--cores", "1"]
-        asked += ["--timeout", str(timeout)]
-        code, text, spent = run(asked, 20 * timeout + 60)
-        if not text.startswith("{"):
-            return {**row, "verdict": "", "result": "no answer", "note": f"{code} {text}"[:200]}
-        answer = json.loads(text)
-        said = answer["stats"].get("certificate", answer["reason"] or "no certificate")
-        writing = float(answer["stats"].get("certificate_seconds", 0))
-        row |= {"verdict": answer["verdict"], "find": round(spent - writing, 2), "write": round(writing, 2)}
-        if not target.exists():
-            return {**row, "result": "not written", "note": said[:200]}
-        code, text, seconds = run([*COMMAND, "check", *files, str(target)], 20 * timeout)
-        row |= {"check": round(seconds, 2), "bytes": target.stat().st_size}
-        return {
-            **row,
-            "result": "valid" if code == 0 else "not valid",
-            "note": "" if code == 0 else text[:200],
-        }
+        target.write_bytes(made.data)
+        code, text, seconds = run([*COMMAND, *map(str, files), str(target)], LIMIT)
+    row |= {"check": round(seconds, 2), "bytes": len(made.data)}
+    valid = code == 0
+    return {**row, "result": "valid" if valid else "not valid", "note": "" if valid else text[:200]}
 
 
 def run(command: list[str], limit: float) -> tuple[int, str, float]:
@@ -115,7 +120,7 @@ def spent() -> float:
     return used.ru_utime + used.ru_stime
 
 
-def table(rows: list[dict[str, Any]]) -> None:
+def table(rows: list[Row]) -> None:
     """Shares and medians by category, then what is missing and why."""
     print(f"{'category':20}  run  valid   find s  write s  check s       kB  largest kB")
     for name in sorted({r["category"] for r in rows}):
@@ -129,7 +134,7 @@ def table(rows: list[dict[str, Any]]) -> None:
         )
     for r in rows:
         if r["result"] != "valid":
-            print(f"{r['id']}: {r['verdict']}: {r['result']}: {r['note']}")
+            print(f"{r['id']}: {r['result']}: {r['note']}")
 
 
 if __name__ == "__main__":

@@ -19,8 +19,7 @@ import numpy as np
 from verifolio_check.bounds import INPUT_BITS
 from verifolio_check.curves import RELU
 from verifolio_check.files import load
-from verifolio_check.integers import Floats, Unreadable
-from verifolio_check.linear import Linear
+from verifolio_check.integers import Floats, Linear, Unreadable
 from verifolio_check.network import Network, Node
 from verifolio_check.vnnlib import Region, Row
 
@@ -58,7 +57,7 @@ def unrolled(linear: Linear, ends: Iterable[Any]) -> list[Any]:
 
 
 def term_words(parent: int, linear: Linear) -> Iterable[object]:
-    low, high = linear.low, linear.high
+    low, high = linear.ends
     same = bool((low == high).all())
     whole, exponent = exact(low) if same else exact(low, high)
     yield from (parent, exponent, linear.exponent, linear.outputs, linear.inputs, int(same))
@@ -78,10 +77,10 @@ def node_words(node: Node) -> Iterable[object]:
     yield from ("affine", len(node.terms))
     for parent, linear in node.terms:
         yield from term_words(parent, linear)
-    if node.low is None or node.high is None:
+    if node.bias is None:
         yield from (0, 0)
         return
-    (low, high), exponent = exact(node.low, node.high)
+    (low, high), exponent = exact(*node.bias)
     yield from (exponent, node.size, *low.tolist(), *high.tolist())
 
 

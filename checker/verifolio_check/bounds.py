@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from verifolio_check import curves
 from verifolio_check.integers import (
+    SMALLEST,
     Ints,
     Invalid,
     ceil_of,
@@ -24,7 +25,7 @@ from verifolio_check.integers import (
     floor_shift,
     largest,
     magnitude,
-    scaled,
+    outward,
     within,
 )
 from verifolio_check.network import Network
@@ -37,7 +38,7 @@ Index = NDArray[np.intp]
 Ends = dict[int, Ints]  # by node
 Start = dict[
     int, tuple[Ints, Ints]
-]  # by node: coefficients (rows, size) 2^-ROW_BITS, and how much they may be more
+]  # by node: coefficients (rows, size) 2^-ROW_BITS, how much they may be more
 
 
 @dataclass
@@ -77,9 +78,8 @@ class Model:
         self.scale: list[int] = []
         self.low: list[Ints] = []
         self.high: list[Ints] = []
-        self.bias: list[tuple[Ints, Ints, int] | None] = []  # and its exponent
-        self.below: list[int] = []  # the sum of max(0, -low)
         self.room: list[int] = []  # bits that a coefficient may have
+        self.bias: dict[int, tuple[Ints, int]] = {}  # ends, and their exponent
         nodes = [network.nodes[n] for n in network.curves]
         self.before = sorted({node.parent for node in nodes})
         self.kinked, self.smooth = (
@@ -87,68 +87,60 @@ class Model:
         )
         top = max(abs(v) for v in (*region.lower, *region.upper))
         size = top.numerator.bit_length() - top.denominator.bit_length() + 1 if top else 0
-        if abs(size) > 300:
+        if abs(size) > -SMALLEST:
             raise Invalid("an input bound beyond 2^300 or below 2^-300")
         scale = INPUT_BITS - size
         low = np.array([floor_of(v, scale) for v in region.lower], np.int64)
-        self._keep(scale, low, np.array([ceil_of(v, scale) for v in region.upper], np.int64))
+        self._append(scale, low, np.array([ceil_of(v, scale) for v in region.upper], np.int64))
 
-    def _keep(self, scale: int, low: Ints, high: Ints) -> None:
+    def _append(self, scale: int, low: Ints, high: Ints) -> None:
         room = min(ROW_BITS + 1, 58 - ((largest(low, high) + 1) * len(low)).bit_length())
         if room < 8:
             raise Invalid("intervals of too many bits")
-        below = int(np.maximum(-low, 0).sum())
-        values = (scale, low, high, None, below, room)
-        for held, value in zip(
-            (self.scale, self.low, self.high, self.bias, self.below, self.room), values, strict=True
-        ):
-            held.append(value)  # type: ignore[attr-defined]
+        self.scale.append(scale)
+        self.low.append(low)
+        self.high.append(high)
+        self.room.append(room)
 
     def advance(self, last: int) -> None:
         """Intervals of the nodes up to `last`, each from those before it; inputs of functions by the default rule."""
         for n in range(len(self.scale), last + 1):
             node, z = self.network.nodes[n], self.network.nodes[n].parent
             if node.function:
-                self._keep(
-                    self.scale[z], *curves.image(node.function, self.low[z], self.high[z], self.scale[z])
-                )
+                ends = curves.image(node.function, self.low[z], self.high[z], self.scale[z])
+                self._append(self.scale[z], *ends)
                 self.room[n] = min(self.room[n], self.room[z])
             else:
                 self._advance_map(n)
             if n in self.before:
                 whole = self.whole()
                 self.narrow(whole, n)
-                self.keep(n, whole.low[n][0], whole.high[n][0])
+                self.low[n], self.high[n] = whole.low[n][0], whole.high[n][0]
 
     def _advance_map(self, n: int) -> None:
         node = self.network.nodes[n]
-        images, units = [], []
+        images = []  # ends, and their exponent
         for p, linear in node.terms:
             r = max(((largest(self.low[p], self.high[p]) + 1) * linear.mass).bit_length() - 58, 0)
-            images.append(linear.image(self.low[p] >> r, -(-self.high[p] >> r)))
-            units.append(linear.exponent + self.scale[p] - r)
-        sizes = [largest(*ends).bit_length() - u for ends, u in zip(images, units, strict=True)]
-        ends = [np.zeros(node.size) if e is None else e for e in (node.low, node.high)]
-        own = magnitude(*ends)
-        scale = self.bits - max(*sizes, own, 0 if n in self.smooth else -300) - len(sizes).bit_length()
-        low, high = scaled(ends[0], scale), -scaled(-ends[1], scale)
-        for (a, b), unit in zip(images, units, strict=True):
-            low += floor_shift(a, unit - scale)
-            high -= floor_shift(-b, unit - scale)
-        self._keep(scale, low, high)
-        if node.low is not None:
-            finer = min(BIAS_BITS, 61 - ROW_BITS - node.size.bit_length()) - own
-            self.bias[n] = scaled(ends[0], finer), -scaled(-ends[1], finer), finer
+            image = linear.image(self.low[p] >> r, -(-self.high[p] >> r))
+            images.append((*image, linear.exponent + self.scale[p] - r))
+        bias = np.zeros((2, node.size)) if node.bias is None else node.bias
+        sizes = [largest(low, high).bit_length() - unit for low, high, unit in images]
+        most = max(*sizes, magnitude(bias), 0 if n in self.smooth else SMALLEST)
+        scale = self.bits - most - len(sizes).bit_length()
+        low, high = outward(bias, scale)
+        for a, b, unit in images:
+            low, high = low + floor_shift(a, unit - scale), high - floor_shift(-b, unit - scale)
+        self._append(scale, low, high)
+        if node.bias is not None:
+            finer = min(BIAS_BITS, 61 - ROW_BITS - node.size.bit_length()) - magnitude(bias)
+            self.bias[n] = outward(bias, finer), finer
 
     def whole(self, count: int = 1) -> Domains:
         """The whole region, so many times, with the intervals so far."""
         known = [0, *(z for z in self.before if z < len(self.scale))]
         low, high = ({z: np.repeat(e[z][None], count, 0) for z in known} for e in (self.low, self.high))
         return Domains(low, high, np.zeros(count, np.intp), np.arange(count))
-
-    def keep(self, z: int, low: Ints, high: Ints) -> None:
-        """Narrower intervals of a node."""
-        self.low[z], self.high[z], self.below[z] = low, high, int(np.maximum(-low, 0).sum())
 
     def open(self, last: int) -> list[tuple[int, Index]]:
         """Inputs of ReLUs that have both signs, up to a node, in order: (node, neurons)."""
@@ -164,12 +156,15 @@ class Model:
             places = np.nonzero((low < 0) & (high > 0) if z in self.kinked else low < high)
             for k in range(0, len(places[0]), step):
                 at, neuron = (p[k : k + step] for p in places)
-                value = np.zeros((len(at), self.network.nodes[z].size), np.int64)
-                value[np.arange(len(at)), neuron] = sign << ROW_BITS
-                start = {z: (value, np.zeros(len(at), np.int64))}
-                bound = Sweep(self, domains, at, self.scale[z] + GUARD).run(start) >> GUARD
-                better.at(ends, (at, neuron), sign * bound)
+                sweep = Sweep(self, domains, at, self.scale[z] + GUARD)
+                better.at(ends, (at, neuron), sign * (sweep.run(self.unit(z, neuron, sign)) >> GUARD))
         domains.lines.pop(z, None)
+
+    def unit(self, z: int, neuron: Index, sign: int) -> Start:
+        """Rows that are a neuron's value each, or its negative."""
+        value = np.zeros((len(neuron), self.network.nodes[z].size), np.int64)
+        value[np.arange(len(neuron)), neuron] = sign << ROW_BITS
+        return {z: (value, np.zeros(len(neuron), np.int64))}
 
     def row(self, row: Row) -> tuple[Start, int]:
         """Where a row starts, and its limit rounded up in units of 2^-GUARD of the outputs', times a power of two."""
@@ -194,12 +189,10 @@ class Sweep:
     `moves[z]`: what is taken off d, in 2^-ROW_BITS.
     """
 
-    slopes: Ends
-    moves: Ends
-
     def __init__(self, model: Model, domains: Domains, at: Index, unit: int) -> None:
-        self.model, self.at, self.unit, self.slopes, self.moves = model, at, unit, {}, {}
-        self.domains, self.low, self.high = domains, domains.low, domains.high
+        self.model, self.domains, self.at, self.unit = model, domains, at, unit
+        self.slopes: Ends = {}
+        self.moves: Ends = {}
         self.rows: dict[int, tuple[Ints, Ints]] = {}  # coefficients by node, and their exponents
         self.total, self.size = np.zeros(len(at), np.int64), 0  # and what no total exceeds
 
@@ -212,7 +205,7 @@ class Sweep:
                 (self.through_curve if self.model.network.nodes[n].function else self.through_map)(n)
         if 0 in self.rows:
             value, exponent = self.rows[0]
-            ends = [value * e[0][self.at] for e in (self.low, self.high)]
+            ends = [value * e[0][self.at] for e in (self.domains.low, self.domains.high)]
             self.grow(np.minimum(*ends).sum(1), exponent + self.model.scale[0])
         return self.total
 
@@ -235,20 +228,20 @@ class Sweep:
         size = np.frexp(np.abs(value).max(1, initial=0).astype(np.float64))[1].astype(np.int64)
         r = np.maximum(size - self.model.room[n], 0)
         self.rows[n], width = (floor_shift(value, r), exponent - r), rounded(width, r)
-        within(largest(width) * self.model.below[n])
-        self.grow(-width * self.model.below[n], exponent - r + self.model.scale[n])
+        below = int(np.maximum(-self.model.low[n], 0).sum())
+        within(largest(width) * below)
+        self.grow(-width * below, exponent - r + self.model.scale[n])
 
     def through_curve(self, n: int) -> None:
         """Multipliers d on the input z of a function; the least of a f(z) - d z stays behind."""
-        node, (a, exponent) = self.model.network.nodes[n], self.rows.pop(n)
-        z = node.parent
-        low, high, scale = self.low[z][self.at], self.high[z][self.at], self.model.scale[z]
-        if z not in self.domains.lines:
-            self.domains.lines[z] = curves.lines(node.function, self.low[z], self.high[z], scale)
-        below, above = (line[self.at] for line in self.domains.lines[z])
+        node, (a, exponent), domains = self.model.network.nodes[n], self.rows.pop(n), self.domains
+        z, scale = node.parent, self.model.scale[node.parent]
+        if z not in domains.lines:
+            domains.lines[z] = curves.lines(node.function, domains.low[z], domains.high[z], scale)
+        low, high, below, above = (e[self.at] for e in (domains.low[z], domains.high[z], *domains.lines[z]))
         if z in self.slopes:
             below = np.where((self.slopes[z] >= 0) & (low < 0) & (high > 0), self.slopes[z], below)
-        d = (a * (below + (a < 0) * (above - below))) >> curves.SLOPE_BITS
+        d = (a * np.where(a < 0, above, below)) >> curves.SLOPE_BITS
         if z in self.moves:
             moves = floor_shift(self.moves[z], ROW_BITS - exponent)
             within(4 * (largest(moves) + largest(d)) * node.size)
@@ -259,21 +252,17 @@ class Sweep:
 
     def through_map(self, n: int) -> None:
         """Multipliers on an affine node become multipliers on its parents."""
-        bias, (d, exponent) = self.model.bias[n], self.rows.pop(n)
+        d, exponent = self.rows.pop(n)
         above, below = np.maximum(d, 0), np.minimum(d, 0)
         up, down = above.sum(1), below.sum(1)  # d has few bits, see `add`
-        if bias is not None:
-            within(2 * largest(up, down) * largest(*bias[:2]))
-            self.grow((above * bias[0] + below * bias[1]).sum(1), exponent + bias[2])
+        if n in self.model.bias:
+            (low, high), unit = self.model.bias[n]
+            within(2 * largest(up, down) * largest(low, high))
+            self.grow((above * low + below * high).sum(1), exponent + unit)
         for parent, linear in self.model.network.nodes[n].terms:
-            raw = linear.pull(d)
+            raw, spread = linear.pull(d), linear.error * (up - down)
             within(largest(raw) + 2 * linear.error * largest(up, down))
-            self.add(
-                parent,
-                raw + (linear.error * down)[:, None],
-                linear.error * (up - down),
-                exponent + linear.exponent,
-            )
+            self.add(parent, raw + (linear.error * down)[:, None], spread, exponent + linear.exponent)
 
 
 def rounded(width: Ints, r: Ints) -> Ints:

@@ -12,7 +12,15 @@ from verifolio_check.integers import Unreadable
 from verifolio_check.network import Network
 
 LARGEST_FILE = 1 << 31
-MAGIC = b"\x1f\x8b"  # of gzip
+GZIP = b"\x1f\x8b"  # the first bytes of a gzipped file
+
+
+def read_bytes(path: Path) -> bytes:
+    with path.open("rb") as file:
+        data = file.read(LARGEST_FILE)
+    if len(data) == LARGEST_FILE:
+        raise Unreadable(f"a file of {LARGEST_FILE} bytes or more")
+    return data
 
 
 def load(nets: Path | Sequence[Path], prop: Path) -> tuple[Network, list[vnnlib.Region], tuple[str, str]]:
@@ -20,14 +28,11 @@ def load(nets: Path | Sequence[Path], prop: Path) -> tuple[Network, list[vnnlib.
 
     A property may be gzipped.
     """
-    paths = [nets] if isinstance(nets, Path) else nets
-    *files, text = (path.open("rb").read(LARGEST_FILE) for path in (*paths, prop))
+    *files, text = (read_bytes(path) for path in (*([nets] if isinstance(nets, Path) else nets), prop))
     *names, last = (hashlib.sha256(data).hexdigest() for data in (*files, text))
-    if text[:2] == MAGIC:
-        with gzip.open(prop, "rb") as file:
+    if text.startswith(GZIP):
+        with gzip.open(prop) as file:
             text = file.read(LARGEST_FILE)
-    if max(len(data) for data in (*files, text)) >= LARGEST_FILE:
-        raise Unreadable(f"a file of {LARGEST_FILE} bytes or more")
     network = operators.read(*files)
     sizes = network.nodes[0].size, network.nodes[network.output].size
     return network, vnnlib.read(text.decode("utf-8"), *sizes), (" ".join(names), last)

@@ -3,57 +3,40 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from verifolio_check.certificate import check, lines_of
-from verifolio_check.files import MAGIC, load
+from verifolio_check.files import GZIP, load, read_bytes
 from verifolio_check.folder import check_radii, check_value
 from verifolio_check.integers import Invalid, Unreadable
 from verifolio_check.witness import check_witness
 
 VALID, UNREADABLE, INVALID = 0, 2, 5
-LARGEST_WITNESS = 1 << 28
+# what is raised about files that are not what they should be
+FILES = (OSError, EOFError, MemoryError, RecursionError)
+NUMBERS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
 
 
 def run(*paths: Path) -> tuple[int, str]:
     """The exit code and the line to print."""
-    said = "valid"
+    *nets, prop, proof = paths
     try:
-        if paths[-1].is_dir():
-            said = check_folder(paths[:-1], paths[-1])
-        elif len(paths) > 2:
-            check_file(paths[:-2], *paths[-2:])
+        if proof.is_dir():
+            table = prop.suffix == ".csv"
+            return VALID, check_radii(nets, prop, proof) if table else check_value([*nets, prop], proof)
+        network, regions, hashes = load(nets, prop)
+        data = read_bytes(proof)
+        if data.startswith(GZIP):
+            check(network, regions, hashes, lines_of(proof))
         else:
-            raise Unreadable(f"expected networks, a property and a file, got {len(paths)} files")
+            check_witness(network, regions, data.decode("ascii"))
     except Invalid as error:
         return INVALID, f"not valid: {error}"
-    except (Unreadable, OSError, EOFError, ValueError, MemoryError, RecursionError) as error:
-        return UNREADABLE, f"unreadable: {error or type(error).__name__}"
-    return VALID, said
-
-
-def check_file(nets: Sequence[Path], prop: Path, proof: Path) -> None:
-    """What is not gzipped is a counterexample."""
-    network, regions, hashes = load(nets, prop)
-    with proof.open("rb") as file:
-        start = file.read(LARGEST_WITNESS)
-    if start[:2] == MAGIC:
-        check(network, regions, hashes, lines_of(proof))
-    elif len(start) < LARGEST_WITNESS:
-        check_witness(network, regions, start.decode("ascii"))
-    else:
-        raise Unreadable("neither a certificate nor a counterexample")
-
-
-def check_folder(given: Sequence[Path], folder: Path) -> str:
-    """A table of proved radii, or the value of an ensemble; the networks come before."""
-    try:
-        if given[-1].suffix == ".csv":
-            return check_radii(given[:-1], given[-1], folder)
-        return check_value(given, folder)
-    except (KeyError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
-        raise Unreadable(f"{folder.name}: {type(error).__name__} {error}") from error
+    except Unreadable as error:
+        return UNREADABLE, f"unreadable: {error}"
+    except (*FILES, *NUMBERS) as error:
+        return UNREADABLE, f"unreadable: {type(error).__name__} {error}".strip()
+    return VALID, "valid"
 
 
 def main() -> None:

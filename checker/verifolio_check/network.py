@@ -9,20 +9,18 @@ from math import prod
 import numpy as np
 
 from verifolio_check.curves import RELU
-from verifolio_check.integers import Floats, Ints, Unreadable, around
-from verifolio_check.linear import Linear
+from verifolio_check.integers import Floats, Ints, Linear, Unreadable, around
 
 MOST_NODES, MOST_VALUES, MOST_ENTRIES = 10_000, 1 << 24, 1 << 28
 
 
 @dataclass
 class Node:
-    """The input (no terms, no parent), a sum of linear maps plus a bias in [low, high], or a function of `parent`."""
+    """The input (no terms, no parent), a sum of linear maps plus a bias in an interval, or a function of `parent`."""
 
     size: int
     terms: list[tuple[int, Linear]] = field(default_factory=list)
-    low: Floats | None = None
-    high: Floats | None = None
+    bias: Floats | None = None  # ends (2, size)
     parent: int = -1
     function: str = ""
 
@@ -38,31 +36,35 @@ class Ref:
     def shape(self) -> tuple[int, ...]:
         return self.places.shape
 
+    def like(self, shape: tuple[int, ...]) -> Ints:
+        """The places, broadcast."""
+        if prod(shape) > MOST_ENTRIES:
+            raise Unreadable("network: a tensor or a map that is too large")
+        return np.broadcast_to(self.places, shape)
 
-def limit_size(shape: tuple[int, ...]) -> None:
-    if prod(shape) > MOST_ENTRIES:
-        raise Unreadable("network: a tensor or a map that is too large")
+
+def exactly(value: Floats) -> Floats:
+    """Ends of intervals that are single numbers."""
+    return np.stack([value, value])
 
 
-def enclose(values: list[tuple[Fraction, ...]], shape: tuple[int, ...]) -> tuple[Floats, Floats]:
-    """Doubles around intervals of rationals."""
+def enclose(values: list[tuple[Fraction, ...]], shape: tuple[int, ...]) -> Floats:
+    """Ends around intervals of rationals."""
     ends = [(around(low)[0], around(high)[1]) for low, high in values]
-    low, high = (np.array([e[k] for e in ends]).reshape(shape) for k in (0, 1))
-    return low, high
+    return np.array(ends).T.reshape(2, *shape)
 
 
 class Network:
     """The nodes, which grow while a file is read; `output` is one of them, `curves` are the functions, in order.
 
-    `sizes` are those of the outputs of the files that it was read from.
+    `sizes` are those of the outputs of the files that it was read from. Constants are ends of intervals.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.nodes: list[Node] = []
         self.curves: list[int] = []
-        self.count, self.sizes = 0, list[int]()
+        self.count, self.sizes, self.output = 0, list[int](), 0
         self.input = self.new(Node(prod(shape)), shape)
-        self.output = 0
 
     def input_of(self, curve: int) -> int:
         """The node that holds the arguments of a function, by its number."""
@@ -73,71 +75,56 @@ class Network:
     def new(self, node: Node, shape: tuple[int, ...]) -> Ref:
         self.nodes.append(node)
         self.count += node.size
-        if (
-            self.count > MOST_VALUES
-            or len(self.nodes) > MOST_NODES
-            or node.size < 1
-            or node.size != prod(shape)
-        ):
+        if self.count > MOST_VALUES or len(self.nodes) > MOST_NODES or not 0 < node.size == prod(shape):
             raise Unreadable("network: too many nodes or values, or shapes that do not fit")
         return Ref(len(self.nodes) - 1, np.arange(node.size).reshape(shape))
 
-    def map_of(self, ref: Ref, low: Floats, high: Floats, index: Ints) -> Linear:
-        """Outputs of functions are not negative, so what their weights lack costs nothing: few bits suffice."""
-        node = self.nodes[ref.node]
-        return Linear(low, high, node.size, index, not node.function)
-
-    def linear(self, ref: Ref, low: Floats, high: Floats, index: Ints, shape: tuple[int, ...]) -> Ref:
-        """See `Linear`."""
-        limit_size(index.shape)
-        linear = self.map_of(ref, low, high, index)
-        return self.new(Node(linear.outputs, [(ref.node, linear)]), shape)
-
-    def total(
-        self, parts: list[tuple[Ref, int]], low: Floats | None = None, high: Floats | None = None
-    ) -> Ref:
-        """The sum of tensors times signs, and of a constant between low and high, broadcast."""
-        shape = np.broadcast_shapes(*(p.shape for p, _ in parts), *([] if low is None else [low.shape]))
-        limit_size(shape)
-        node, first, last = Node(prod(shape)), parts[0][0], self.nodes[-1]
-        if low is not None:
-            node.low, node.high = (
-                np.broadcast_to(e, shape).ravel() for e in (low, low if high is None else high)
-            )
-        alone = (
-            len(parts) == 1 and parts[0][1] > 0 and first.node == len(self.nodes) - 1 and self.whole(first)
-        )
-        if alone and last.terms and last.low is None and last.size == node.size:
-            node.terms = last.terms  # the same map with a bias; whoever reads the tensor without it still can
-            return self.new(node, shape)
-        for ref, sign in parts:
-            one, index = np.full((1, 1, 1), float(sign)), np.broadcast_to(ref.places, shape).reshape(1, -1, 1)
-            node.terms.append((ref.node, self.map_of(ref, one, one, index)))
-        return self.new(node, shape)
-
     def whole(self, ref: Ref) -> bool:
         """Whether a tensor is all of its node, in order."""
-        size = self.nodes[ref.node].size
-        return ref.places.size == size and bool((ref.places.ravel() == np.arange(size)).all())
+        return np.array_equal(ref.places.ravel(), np.arange(self.nodes[ref.node].size))
 
-    def scale(self, ref: Ref, low: Floats, high: Floats) -> Ref:
+    def term(self, ref: Ref, ends: Floats, index: Ints) -> tuple[int, Linear]:
+        """Outputs of functions are not negative, so what their weights lack costs nothing: few bits suffice."""
+        node = self.nodes[ref.node]
+        return ref.node, Linear(ends, node.size, index, not node.function)
+
+    def linear(self, ref: Ref, ends: Floats, index: Ints, shape: tuple[int, ...]) -> Ref:
+        """See `Linear`."""
+        term = self.term(ref, ends, index)
+        return self.new(Node(term[1].outputs, [term]), shape)
+
+    def total(self, parts: list[tuple[Ref, int]], bias: Floats | None = None) -> Ref:
+        """The sum of tensors times signs, and of a constant, broadcast."""
+        shape = np.broadcast_shapes(*(p.shape for p, _ in parts), *([] if bias is None else [bias.shape[1:]]))
+        places = [ref.like(shape) for ref, _ in parts]
+        node, (first, sign), last = Node(prod(shape)), parts[0], self.nodes[-1]
+        if bias is not None:
+            node.bias = np.stack([np.broadcast_to(e, shape).ravel() for e in bias])
+        alone = len(parts) == 1 and sign > 0 and first.node == len(self.nodes) - 1 and self.whole(first)
+        if alone and last.terms and last.bias is None and last.size == node.size:
+            node.terms = last.terms  # the same map with a bias; whoever reads the tensor without it still can
+            return self.new(node, shape)
+        for (ref, sign), p in zip(parts, places, strict=True):
+            node.terms.append(self.term(ref, np.full((2, 1, 1, 1), float(sign)), p.reshape(1, -1, 1)))
+        return self.new(node, shape)
+
+    def scale(self, ref: Ref, factor: Floats) -> Ref:
         """A tensor times constants, which are the same for as many neighbours as possible."""
-        shape = np.broadcast_shapes(ref.shape, low.shape)
-        limit_size(shape)
-        whole, groups = [np.broadcast_to(e, shape).ravel() for e in (low, high)], low.size
-        each = prod(shape) // max(groups, 1)
-        if any((np.repeat(e.ravel(), each) != w).any() for e, w in zip((low, high), whole, strict=True)):
-            groups, each = prod(shape), 1
-        index = np.broadcast_to(ref.places, shape).reshape(groups, each, 1)
-        ends = [w[::each].reshape(groups, 1, 1) for w in whole]
-        return self.linear(ref, ends[0], ends[1], index, shape)
+        shape = np.broadcast_shapes(ref.shape, factor.shape[1:])
+        index, each = ref.like(shape), prod(shape) // factor[0].size
+        flat = np.stack([np.broadcast_to(e, shape).ravel() for e in factor])
+        if (np.repeat(factor.reshape(2, -1), each, 1) != flat).any():
+            each = 1
+        weights = flat[:, ::each].reshape(2, -1, 1, 1)
+        return self.linear(ref, weights, index.reshape(-1, each, 1), shape)
 
-    def product(self, ref: Ref, low: Floats, high: Floats) -> Ref:
+    def product(self, ref: Ref, matrix: Floats) -> Ref:
         """A tensor times a matrix (entries, channels), along its last axis."""
-        if low.ndim != 2 or ref.shape[-1] != low.shape[0]:
+        _, entries, channels = matrix.shape
+        if ref.shape[-1] != entries:
             raise Unreadable("network: a product of anything but a tensor and a matrix that fits")
-        index, channels = ref.places.reshape(1, -1, low.shape[0]), low.shape[1]
-        out = self.linear(ref, low[None], high[None], index, (channels, index.shape[1]))
+        index = ref.places.reshape(1, -1, entries)
+        out = self.linear(ref, matrix[:, None], index, (channels, index.shape[1]))
         return Ref(out.node, out.places.T.reshape(*ref.shape[:-1], channels))
 
     def curve(self, ref: Ref, function: str = RELU) -> Ref:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from fractions import Fraction
 from math import isqrt, prod
@@ -9,27 +10,34 @@ from typing import Any
 
 import numpy as np
 import onnx
-from numpy.lib.stride_tricks import sliding_window_view
 from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
 from verifolio_check.curves import SIGMOID
-from verifolio_check.integers import Floats, Ints, Unreadable
-from verifolio_check.network import Network, Ref, enclose, limit_size
+from verifolio_check.integers import EXACT, Floats, Ints, Unreadable
+from verifolio_check.network import MOST_ENTRIES, Network, Ref, enclose, exactly
 
 Attributes = dict[str, Any]
-Rule = Callable[[Network, Attributes, list[Any]], Any]
+MOST_KERNEL = 1 << 12  # its square has to fit into memory
+OPSET = 11  # of convolutions; later ones differ in types alone
+LARGEST = {
+    "f": 2.0**300,
+    "i": EXACT,
+    "u": EXACT,
+    "b": 1,
+}  # magnitudes that constants may have, by kind of type
 
 
 def read(*files: bytes) -> Network:
     """The network of a file with one input and one output; of several files: all of them on the same input."""
-    parts, net = [], None
+    net, parts = None, []
     for data in files:
         net, ref = read_file(data, net)
-        parts.append(moved(ref, np.ravel))
+        parts.append(Ref(ref.node, ref.places.ravel()))
     if net is None:
         raise Unreadable("network: no file")
     net.sizes = [part.places.size for part in parts]
-    result = ref if len(parts) == 1 else concat(net, {"axis": 0}, parts)
+    result = ref if len(parts) == 1 else concat(net, {"axis": 0}, *parts)
     net.output = (result if net.whole(result) else net.total([(result, 1)])).node
     return net
 
@@ -37,46 +45,69 @@ def read(*files: bytes) -> Network:
 def read_file(data: bytes, net: Network | None) -> tuple[Network, Ref]:
     """A network, joined to one that is there already, and its output."""
     try:
-        graph = onnx.load_model_from_string(data).graph
-        values: dict[str, Any] = {t.name: constant(numpy_helper.to_array(t)) for t in graph.initializer}
+        model = onnx.load_model_from_string(data)
+        values: dict[str, Any] = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     except Exception as error:  # protobuf raises what it likes
         raise Unreadable(f"network: {type(error).__name__}: {error}") from error
-    inputs = [i for i in graph.input if i.name not in values]
-    if len(inputs) != 1 or len(graph.output) != 1:
+    inputs = [i for i in model.graph.input if i.name not in values]
+    if len(inputs) != 1 or len(model.graph.output) != 1:
         raise Unreadable("network: expected one input and one output")
     shape = tuple(d.dim_value or 1 for d in inputs[0].type.tensor_type.shape.dim)
     net = net or Network(shape)
     if prod(shape) != net.nodes[0].size:
         raise Unreadable("network: expected that all networks read the same input")
-    values[inputs[0].name] = moved(net.input, lambda x: x.reshape(shape))
-    for step in graph.node:
-        rule = RULES.get(step.op_type)
-        if rule is None or step.domain not in ("", "ai.onnx"):
-            raise Unreadable(f"network: this checker does not read the operator {step.op_type}")
-        attributes = {
-            "outputs": len(step.output),
-            **{a.name: helper.get_attribute_value(a) for a in step.attribute},
-        }
+    values |= {"": None, inputs[0].name: Ref(0, net.input.places.reshape(shape))}
+    for step in model.graph.node:
         try:
-            result = rule(net, attributes, [values[name] if name else None for name in step.input])
-        except (ValueError, IndexError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
+            results = perform(net, step, model.opset_import, [values[name] for name in step.input])
+        except Unreadable:
+            raise
+        except Exception as error:  # so does ONNX's reference implementation
             raise Unreadable(f"network: {step.op_type}: {type(error).__name__} {error}") from error
-        outputs = result if isinstance(result, list) else [result]
-        values.update({name: v for name, v in zip(step.output, outputs, strict=False) if name})
-    return net, ref_of(values.get(graph.output[0].name))
+        values.update({name: v for name, v in zip(step.output, results, strict=False) if name})
+    return net, ref_of(values.get(model.graph.output[0].name))
 
 
-def constant(array: Any) -> Any:
-    """An array whose numbers float64 holds exactly."""
-    if array.dtype.kind not in "iubf":
-        raise Unreadable(f"network: constants of type {array.dtype}")
-    if array.dtype.kind == "f":
-        array = array.astype(np.float64)
-        if not (np.abs(array) <= 2.0**300).all():
-            raise Unreadable("network: constants that are not finite, or too large")
-    return (
-        array if array.dtype.kind in "fb" else np.clip(array, -(2**53), 2**53)
-    )  # beyond: "to the end" in slices
+def perform(net: Network, step: Any, opsets: Any, given: list[Any]) -> list[Any]:
+    """What an operator gives."""
+    attributes = {a.name: helper.get_attribute_value(a) for a in step.attribute}
+    name, computed = step.op_type, any(isinstance(v, Ref) for v in given)
+    if step.domain in ("", "ai.onnx") and (MOVES.fullmatch(name) or (name == "Concat" and not computed)):
+        return move(step, opsets, attributes, given)
+    if step.domain in ("", "ai.onnx") and name in RULES and computed:
+        return [RULES[name](net, attributes, *given)]
+    raise Unreadable(
+        f"network: this checker does not read the operator {name}{'' if computed else ' of constants'}"
+    )
+
+
+def move(step: Any, opsets: Any, attributes: Attributes, given: list[Any]) -> list[Any]:
+    """Operators that move numbers about: ONNX's reference implementation, on the places of a tensor plus 1.
+
+    Zeros that it adds are places of nothing.
+    """
+    moved = given[0] if given and isinstance(given[0], Ref) else None
+    if moved is not None:
+        given = [moved.places + 1, *given[1:]]
+    if any(isinstance(v, Ref) for v in given):
+        raise Unreadable(f"network: {step.op_type} of several tensors that depend on the input")
+    if step.op_type == "Pad" and (
+        any(floats(v) for v in given[2:3] if v is not None) or attributes.get("value")
+    ):
+        raise Unreadable("network: Pad with anything but zeros")
+    feed = {name: v for name, v in zip(step.input, given, strict=True) if name}
+    results = reference(step, opsets, feed)
+    if moved is None or step.op_type == "Shape":
+        return results
+    if any(r.dtype != np.int64 or r.size > MOST_ENTRIES for r in results):
+        raise Unreadable(f"network: {step.op_type} that gives something else than a tensor, or too much")
+    return [Ref(moved.node, r - 1) for r in results]
+
+
+def reference(step: Any, opsets: Any, feed: dict[str, Any]) -> list[Any]:
+    """What ONNX's reference implementation gives."""
+    function = helper.make_function("checker", "step", [*feed], step.output, [step], opsets)
+    return list(ReferenceEvaluator(function).run(None, feed, attributes={}))
 
 
 def ref_of(value: Any) -> Ref:
@@ -86,232 +117,161 @@ def ref_of(value: Any) -> Ref:
 
 
 def floats(value: Any) -> Floats:
-    """The numbers of a constant."""
+    """The numbers of a constant, which float64 holds exactly."""
     if isinstance(value, Ref) or value is None:
         raise Unreadable("network: expected a constant")
-    return np.asarray(value, np.float64)
-
-
-def setting(a: Attributes, name: str, given: list[Any], k: int) -> Any:
-    """Whole numbers that are the k-th input, or an attribute in older versions; None: neither."""
-    if len(given) > k and given[k] is not None:
-        return [int(v) for v in floats(given[k]).ravel()]
-    return a.get(name)
-
-
-def moved(value: Any, change: Callable[[Any], Any]) -> Any:
-    """What numpy does to the places of a tensor, or to a constant."""
-    return Ref(value.node, change(value.places)) if isinstance(value, Ref) else change(value)
+    array = np.asarray(value)
+    numbers = array.astype(np.float64)
+    if not (np.abs(numbers) <= LARGEST.get(array.dtype.kind, -1)).all():
+        raise Unreadable("network: constants that are not finite, too large or of another type than numbers")
+    return numbers
 
 
 def add(net: Network, sign: int, left: Any, right: Any) -> Ref:
     """left + sign right."""
-    if isinstance(left, Ref) and isinstance(right, Ref):
-        return net.total([(left, 1), (right, sign)])
-    return net.total([(left, 1)], sign * floats(right)) if isinstance(left, Ref) else net.total(
-        [(ref_of(right), sign)], floats(left)
-    )  # fmt: skip
+    parts = [(v, s) for v, s in ((left, 1), (right, sign)) if isinstance(v, Ref)]
+    constants = [s * floats(v) for v, s in ((left, 1), (right, sign)) if not isinstance(v, Ref)]
+    return net.total(parts, exactly(constants[0]) if constants else None)
 
 
-def mul(net: Network, _: Attributes, given: list[Any]) -> Ref:
-    ref, factor = given if isinstance(given[0], Ref) else given[::-1]
-    return net.scale(ref_of(ref), floats(factor), floats(factor))
+def mul(net: Network, _: Attributes, left: Any, right: Any) -> Ref:
+    ref, factor = (left, right) if isinstance(left, Ref) else (right, left)
+    return net.scale(ref_of(ref), exactly(floats(factor)))
 
 
-def div(net: Network, _: Attributes, given: list[Any]) -> Ref:
-    inverse = [1 / Fraction(float(v)) for v in floats(given[1]).ravel()]
-    return net.scale(ref_of(given[0]), *enclose([(v, v) for v in inverse], given[1].shape))
+def div(net: Network, _: Attributes, left: Any, right: Any) -> Ref:
+    inverse = [1 / Fraction(v) for v in floats(right).ravel().tolist()]
+    return net.scale(ref_of(left), enclose([(v, v) for v in inverse], right.shape))
 
 
-def matmul(net: Network, _: Attributes, given: list[Any]) -> Ref:
-    return net.product(ref_of(given[0]), floats(given[1]), floats(given[1]))
-
-
-def gemm(net: Network, a: Attributes, given: list[Any]) -> Ref:
+def gemm(net: Network, a: Attributes, left: Any, right: Any, bias: Any = None) -> Ref:
     if a.get("transA", 0) or a.get("alpha", 1.0) != 1 or a.get("beta", 1.0) != 1:
         raise Unreadable("network: Gemm with transA, alpha or beta")
-    result = matmul(net, a, [given[0], floats(given[1]).T if a.get("transB", 0) else given[1]])
-    return result if len(given) < 3 or given[2] is None else add(net, 1, result, given[2])
+    result = net.product(ref_of(left), exactly(floats(right).T if a.get("transB", 0) else floats(right)))
+    return result if bias is None else add(net, 1, result, bias)
 
 
-def batch_norm(net: Network, a: Attributes, given: list[Any]) -> Ref:
+def batch_norm(net: Network, a: Attributes, x: Any, *constants: Any) -> Ref:
     """x s / sqrt(v + e) + (t - m s / sqrt(v + e)), the root enclosed to 60 bits."""
     if a.get("training_mode", 0):
         raise Unreadable("network: BatchNormalization in training")
     factors, offsets = [], []
-    for row in zip(*(floats(g).tolist() for g in given[1:5]), strict=True):
-        s, t, m, v = (Fraction(x) for x in row)
+    for row in zip(*(floats(c).tolist() for c in constants), strict=True):
+        s, t, m, v = (Fraction(c) for c in row)
         square = v + Fraction(float(a.get("epsilon", 1e-5)))
         root = Fraction(isqrt(int(square * 4**60)), 2**60)  # below the root by less than 2^-60
         factors.append(tuple(sorted((s / (root + Fraction(1, 2**60)), s / root))))
         offsets.append(tuple(sorted(t - m * f for f in factors[-1])))
-    form = (len(factors),) + (1,) * (len(given[0].shape) - 2)
-    return net.total([(net.scale(ref_of(given[0]), *enclose(factors, form)), 1)], *enclose(offsets, form))
+    form = (len(factors),) + (1,) * (len(x.shape) - 2)
+    return net.total([(net.scale(ref_of(x), enclose(factors, form)), 1)], enclose(offsets, form))
 
 
-def windows(places: Ints, a: Attributes, kernel: list[int]) -> Ints:
-    """Patches along all axes but the first: (channels, *patches, *kernel)."""
-    count = places.ndim - 1
-    sizes = (("strides", 1, count), ("dilations", 1, count), ("pads", 0, 2 * count))
-    strides, dilations, pads = (a.get(name) or [default] * length for name, default, length in sizes)
-    if a.get("auto_pad", b"NOTSET") not in (b"NOTSET", b"VALID") or a.get("ceil_mode", 0):
-        raise Unreadable("network: automatic padding or ceil_mode")
-    if (
-        len(strides) != count
-        or len(pads) != 2 * count
-        or min([*strides, *dilations, *kernel]) < 1
-        or min(pads) < 0
-    ):
-        raise Unreadable("network: strides, pads or a kernel that do not fit")
-    limit_size(tuple(n + p + q for n, p, q in zip(places.shape[1:], pads[:count], pads[count:], strict=True)))
-    padded = np.pad(places, [(0, 0), *zip(pads[:count], pads[count:], strict=True)], constant_values=-1)
-    spans = tuple((k - 1) * d + 1 for k, d in zip(kernel, dilations, strict=True))
-    view = sliding_window_view(padded, spans, tuple(range(1, count + 1)))
-    view = view[(slice(None), *(slice(None, None, s) for s in (*strides, *dilations)))]
-    limit_size(view.shape)
-    return view
+def windows(operator: str, a: Attributes, shape: tuple[int, ...], kernel: tuple[int, ...]) -> Ints:
+    """The places (kernel, *patches) that each entry of a kernel meets, by ONNX's reference implementation.
+
+    It convolves the places, counted from 1, with kernels that are 1 at one entry.
+    """
+    if a.get("ceil_mode", 0) or prod(kernel) > MOST_KERNEL:
+        raise Unreadable(f"network: ceil_mode, or kernels of more than {MOST_KERNEL} entries")
+    if operator != "Conv" and ("output_shape" in a or a.get("auto_pad", b"NOTSET") != b"NOTSET"):
+        raise Unreadable("network: ConvTranspose with output_shape or automatic padding")
+    stated = {
+        k: v for k, v in a.items() if k in ("strides", "dilations", "pads", "auto_pad", "output_padding")
+    }
+    ones = np.eye(prod(kernel)).reshape((-1, 1, *kernel) if operator == "Conv" else (1, -1, *kernel))
+    step = helper.make_node(operator, ["x", "w"], ["y"], **stated)
+    feed = {"x": np.arange(1.0, prod(shape) + 1).reshape(1, 1, *shape), "w": ones}
+    places = reference(step, [helper.make_opsetid("", OPSET)], feed)[0][0]
+    return np.asarray(places, np.int64) - 1
 
 
-def conv(net: Network, a: Attributes, given: list[Any]) -> Ref:
-    ref, weight, groups = ref_of(given[0]), floats(given[1]), a.get("group", 1)
-    if ref.shape[0] != 1 or weight.shape[1] * groups != ref.shape[1] or weight.shape[0] % groups:
+def patches(ref: Ref, places: Ints) -> Ints:
+    """The windows (channels, kernel, *patches) of a tensor."""
+    flat = ref.places.reshape(prod(ref.shape[:2]), -1)
+    if places.size * len(flat) > MOST_ENTRIES:
+        raise Unreadable("network: a map that is too large")
+    return np.pad(flat, [(0, 0), (0, 1)], constant_values=-1)[:, places]  # the last one is nothing
+
+
+def conv(net: Network, a: Attributes, x: Any, weight: Any, bias: Any = None, operator: str = "Conv") -> Ref:
+    """Kernels are (outputs, inputs of a group, ...), those of ConvTranspose (inputs, outputs of a group, ...)."""
+    ref, weight, groups = ref_of(x), floats(weight), a.get("group", 1)
+    kernel, first, entries = weight.shape[2:], weight.shape[0] // groups, prod(weight.shape[2:])
+    matrix = weight.reshape(groups, first, weight.shape[1], entries)
+    matrix = matrix.transpose((0, 2, 3, 1) if operator == "Conv" else (0, 1, 3, 2))
+    _, inputs, _, outputs = matrix.shape
+    if ref.shape[0] != 1 or groups * inputs != ref.shape[1]:
         raise Unreadable("network: a convolution whose channels do not fit")
-    view = windows(ref.places[0], a, list(weight.shape[2:]))
-    out = view.shape[1 : weight.ndim - 1]
-    index = view.reshape(groups, weight.shape[1], prod(out), -1).swapaxes(1, 2).reshape(groups, prod(out), -1)
-    matrix = weight.reshape(groups, weight.shape[0] // groups, -1).swapaxes(1, 2)
-    result = net.linear(ref, matrix, matrix, index, (1, weight.shape[0], *out))
-    if len(given) < 3 or given[2] is None:
-        return result
-    return net.total([(result, 1)], floats(given[2]).reshape((-1,) + (1,) * len(out)))
+    places = windows(operator, a, ref.shape[2:], kernel)
+    index = patches(ref, places).reshape(groups, inputs * entries, -1).swapaxes(1, 2)
+    shape = (1, groups * outputs, *places.shape[1:])
+    result = net.linear(ref, exactly(matrix.reshape(groups, inputs * entries, outputs)), index, shape)
+    return result if bias is None else add(net, 1, result, floats(bias).reshape(-1, *[1] * len(kernel)))
 
 
-def conv_transpose(net: Network, a: Attributes, given: list[Any]) -> Ref:
-    """A convolution with the mirrored kernel over values that zeros keep apart."""
-    ref, weight = ref_of(given[0]), floats(given[1])
-    count = weight.ndim - 2
-    strides, dilations, pads = (a.get(n, [d] * k) for n, d, k in (
-        ("strides", 1, count), ("dilations", 1, count), ("pads", 0, 2 * count)))  # fmt: skip
-    if a.get("group", 1) != 1 or "output_shape" in a or a.get("auto_pad", b"NOTSET") != b"NOTSET":
-        raise Unreadable("network: ConvTranspose with groups or automatic padding")
-    shape = (*ref.shape[:2], *((n - 1) * s + 1 for n, s in zip(ref.shape[2:], strides, strict=True)))
-    limit_size(shape)
-    apart = np.full(shape, -1)
-    apart[(slice(None), slice(None), *(slice(None, None, s) for s in strides))] = ref.places
-    more = [0] * count + list(a.get("output_padding", [0] * count))
-    spans = [(k - 1) * d for k, d in zip(weight.shape[2:], dilations, strict=True)] * 2
-    ends = [s - p + m for s, p, m in zip(spans, pads, more, strict=True)]
-    mirrored = np.flip(weight.swapaxes(0, 1), tuple(range(2, weight.ndim)))
-    return conv(net, {"pads": ends, "dilations": dilations}, [Ref(ref.node, apart), mirrored, *given[2:]])
-
-
-def pool(net: Network, a: Attributes, given: list[Any], largest: bool) -> Ref:
-    ref, kernel = ref_of(given[0]), a["kernel_shape"]
-    if a["outputs"] > 1 or (any(a.get("pads") or []) and (largest or not a.get("count_include_pad", 0))):
-        raise Unreadable("network: pooling with indices, or with padding that does not count")
-    view = windows(ref.places.reshape(-1, *ref.shape[2:]), a, kernel)
-    shape, entries = (*ref.shape[:2], *view.shape[1 : len(kernel) + 1]), view.reshape(-1, prod(kernel))
+def pool(net: Network, a: Attributes, x: Any, largest: bool) -> Ref:
+    ref, kernel = ref_of(x), tuple(a["kernel_shape"])
+    places = windows("Conv", a, ref.shape[2:], kernel)
+    if (places < 0).any() and (largest or not a.get("count_include_pad", 0)):
+        raise Unreadable("network: pooling with padding that does not count")
+    view, shape = patches(ref, places), (*ref.shape[:2], *places.shape[1:])
     if largest:
-        return net.largest([Ref(ref.node, entries[:, t].reshape(shape)) for t in range(entries.shape[1])])
+        return net.largest([Ref(ref.node, view[:, k].reshape(shape)) for k in range(prod(kernel))])
     part = enclose([(Fraction(1, prod(kernel)),) * 2] * prod(kernel), (prod(kernel), 1))
-    return Ref((out := net.product(Ref(ref.node, entries), *part)).node, out.places.reshape(shape))
+    out = net.product(Ref(ref.node, np.moveaxis(view, 1, -1)), part)
+    return Ref(out.node, out.places.reshape(shape))
 
 
-def leaky_relu(net: Network, a: Attributes, given: list[Any]) -> Ref:
+def leaky_relu(net: Network, a: Attributes, x: Any) -> Ref:
     """s z + (1 - s) relu(z)."""
-    ref, slope = ref_of(given[0]), Fraction(float(a.get("alpha", 0.01)))
-    low, high = (enclose([(v, v)], (1,)) for v in (slope, 1 - slope))
-    return net.total([(net.scale(ref, *low), 1), (net.scale(net.curve(ref), *high), 1)])
+    slope = Fraction(float(a.get("alpha", 0.01)))
+    line, rest = (enclose([(v, v)], (1,)) for v in (slope, 1 - slope))
+    return net.total([(net.scale(ref_of(x), line), 1), (net.scale(net.curve(x), rest), 1)])
 
 
-def clip(net: Network, a: Attributes, given: list[Any]) -> Ref:
-    """low + relu(z - low) - relu(z - high)."""
-    ref, ends = ref_of(given[0]), []
-    for k, name in ((1, "min"), (2, "max")):
-        stated = given[k] if len(given) > k and given[k] is not None else a.get(name)
-        ends.append(None if stated is None else floats(stated))
-    low, high = ends
-    if low is not None and high is not None and low.item() > high.item():
+def clip(net: Network, a: Attributes, x: Any, low: Any = None, high: Any = None) -> Ref:
+    """low + relu(x - low) - relu(x - high)."""
+    low, high = (a.get(name) if v is None else v for name, v in (("min", low), ("max", high)))
+    if low is not None and high is not None and floats(low).item() > floats(high).item():
         raise Unreadable("network: Clip with min above max")
-    result = ref if low is None else net.total([(net.curve(net.total([(ref, 1)], -low)), 1)], low)
-    return result if high is None else net.total([(result, 1), (net.curve(net.total([(ref, 1)], -high)), -1)])
+    result = x if low is None else add(net, 1, net.curve(add(net, -1, ref_of(x), low)), low)
+    return result if high is None else add(net, -1, result, net.curve(add(net, -1, ref_of(x), high)))
 
 
-def tanh(net: Network, _: Attributes, given: list[Any]) -> Ref:
+def tanh(net: Network, _: Attributes, x: Any) -> Ref:
     """2 sigmoid(2 z) - 1."""
-    two = np.full(1, 2.0)
-    inner = net.curve(net.scale(ref_of(given[0]), two, two), SIGMOID)
-    return net.total([(net.scale(inner, two, two), 1)], -np.ones(1))
+    two = np.full((2, 1), 2.0)
+    return add(net, -1, net.scale(net.curve(net.scale(ref_of(x), two), SIGMOID), two), 1.0)
 
 
-def reshape(_: Network, a: Attributes, given: list[Any]) -> Any:
-    if a.get("allowzero", 0):
-        raise Unreadable("network: Reshape with allowzero")
-    wanted = [given[0].shape[k] if v == 0 else v for k, v in enumerate(setting(a, "shape", given, 1))]
-    return moved(given[0], lambda x: x.reshape(wanted))
+def dropout(_: Network, __: Attributes, x: Any, ratio: Any = None, training: Any = None) -> Any:
+    if np.any(training):
+        raise Unreadable("network: Dropout in training")
+    return x
 
 
-def squeeze(_: Network, a: Attributes, given: list[Any]) -> Any:
-    axes = setting(a, "axes", given, 1)
-    return moved(given[0], lambda x: np.squeeze(x, None if axes is None else tuple(axes)))
-
-
-def slice_rule(_: Network, a: Attributes, given: list[Any]) -> Any:
-    starts, ends, axes, steps = (
-        setting(a, n, given, k) for k, n in enumerate(("starts", "ends", "axes", ""), 1)
-    )
-    where = [slice(None)] * len(given[0].shape)
-    for k, axis in enumerate(range(len(starts)) if axes is None else axes):
-        where[axis] = slice(starts[k], ends[k], 1 if steps is None else steps[k])
-        if where[axis].step < 1:
-            raise Unreadable("network: Slice with a negative step")
-    return moved(given[0], lambda x: x[tuple(where)])
-
-
-def split(_: Network, a: Attributes, given: list[Any]) -> list[Any]:
-    sizes, count = setting(a, "split", given, 1), a["outputs"]
-    cuts = count if sizes is None else np.cumsum(sizes)[:-1]
-    return [moved(given[0], lambda x: np.split(x, cuts, a.get("axis", 0))[k]) for k in range(count)]  # noqa: B023
-
-
-def concat(net: Network, a: Attributes, given: list[Any]) -> Any:
-    if not any(isinstance(v, Ref) for v in given):
-        return np.concatenate(given, a["axis"])
+def concat(net: Network, a: Attributes, *given: Any) -> Any:
+    """The sum of tensors that have zeros where the others stand."""
     parts = []
     for k, value in enumerate(given):
         if isinstance(value, Ref):
             wide = [np.full(v.shape, -1) if j != k else value.places for j, v in enumerate(given)]
             parts.append((Ref(value.node, np.concatenate(wide, a["axis"])), 1))
     bias = np.concatenate([np.zeros(v.shape) if isinstance(v, Ref) else floats(v) for v in given], a["axis"])
-    return net.total(parts, bias if bias.any() else None)
+    return net.total(parts, exactly(bias) if bias.any() else None)
 
 
-def pad(_: Network, a: Attributes, given: list[Any]) -> Any:
-    pads = setting(a, "pads", given, 1)
-    value = a.get("value", 0.0) if len(given) < 3 or given[2] is None else floats(given[2]).item()
-    if a.get("mode", b"constant") != b"constant" or value != 0 or min(pads) < 0 or len(given) > 3:
-        raise Unreadable("network: Pad with anything but zeros")
-    ends = [*zip(pads[: len(pads) // 2], pads[len(pads) // 2 :], strict=True)]
-    limit_size(tuple(n + p + q for n, (p, q) in zip(given[0].shape, ends, strict=True)))
-    return moved(ref_of(given[0]), lambda x: np.pad(x, ends, constant_values=-1))
-
-
-RULES: dict[str, Rule] = {
-    "Add": lambda net, _, given: add(net, 1, *given), "Sub": lambda net, _, given: add(net, -1, *given),
-    "Neg": lambda net, _, given: net.total([(ref_of(given[0]), -1)]), "Mul": mul, "Div": div, "MatMul": matmul,
-    "Gemm": gemm, "Conv": conv, "ConvTranspose": conv_transpose, "BatchNormalization": batch_norm,
-    "Relu": lambda net, _, given: net.curve(ref_of(given[0])), "LeakyRelu": leaky_relu, "Clip": clip,
-    "Sigmoid": lambda net, _, given: net.curve(ref_of(given[0]), SIGMOID), "Tanh": tanh,
-    "MaxPool": lambda net, a, given: pool(net, a, given, True),
-    "AveragePool": lambda net, a, given: pool(net, a, given, False),
-    "Flatten": lambda _, a, given: moved(given[0], lambda x: x.reshape(prod(x.shape[: a.get("axis", 1)]), -1)),
-    "Reshape": reshape, "Squeeze": squeeze, "Slice": slice_rule, "Split": split, "Concat": concat, "Pad": pad,
-    "Unsqueeze": lambda _, a, given: moved(
-        given[0], lambda x: np.expand_dims(x, tuple(setting(a, "axes", given, 1)))),
-    "Transpose": lambda _, a, given: moved(given[0], lambda x: np.transpose(x, a.get("perm"))),
-    "Gather": lambda _, a, given: moved(
-        given[0], lambda x: np.take(x, floats(given[1]).astype(np.int64), a.get("axis", 0))),
-    "Identity": lambda _, __, given: given[0], "Dropout": lambda _, __, given: given[0],
-    "Shape": lambda _, a, given: np.array(given[0].shape[a.get("start", 0) : a.get("end")], np.int64),
-    "Constant": lambda _, a, __: constant(numpy_helper.to_array(a["value"])),
+MOVES = re.compile(
+    "Constant|Flatten|Gather|Identity|Pad|Reshape|Shape|Slice|Split|Squeeze|Transpose|Unsqueeze"
+)
+RULES: dict[str, Callable[..., Any]] = {
+    "Add": lambda net, _, x, y: add(net, 1, x, y), "Sub": lambda net, _, x, y: add(net, -1, x, y),
+    "Neg": lambda net, _, x: net.total([(ref_of(x), -1)]), "Mul": mul, "Div": div, "Gemm": gemm,
+    "MatMul": lambda net, _, x, y: net.product(ref_of(x), exactly(floats(y))),
+    "Conv": conv, "ConvTranspose": lambda net, a, x, w, b=None: conv(net, a, x, w, b, "ConvTranspose"),
+    "MaxPool": lambda net, a, x: pool(net, a, x, True),
+    "AveragePool": lambda net, a, x: pool(net, a, x, False),
+    "BatchNormalization": batch_norm, "Concat": concat, "Dropout": dropout,
+    "Relu": lambda net, _, x: net.curve(ref_of(x)), "LeakyRelu": leaky_relu, "Clip": clip,
+    "Sigmoid": lambda net, _, x: net.curve(ref_of(x), SIGMOID), "Tanh": tanh,
 }  # fmt: skip

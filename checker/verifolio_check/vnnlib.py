@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import product
@@ -44,18 +43,19 @@ def read(text: str, inputs: int, outputs: int) -> list[Region]:
     declared: list[str] = []
     choices: list[list[list[Row]]] = []
     for form in parse(text):
-        head, *rest = form
+        head, *rest = form or [""]
         if head in ("declare-const", "declare-fun") and rest[-1:] == ["Real"] and rest[1:-1] in ([], [[]]):
             declared.append(str(rest[0]))
         elif head == "assert" and len(rest) == 1:
             choices.append(disjunction(rest[0]))
         else:
             raise Unreadable(f"property: expected declare-const or assert, got {str(form)[:40]}")
-    for kind, count in (("X", inputs), ("Y", outputs)):
-        if [name for name in declared if name.startswith(kind)] != [f"{kind}_{i}" for i in range(count)]:
-            raise Unreadable(f"property: expected that it declares {kind}_0 to {kind}_{count - 1} in order")
-    if len(declared) != inputs + outputs or prod(len(cases) for cases in choices) > MOST_DISJUNCTS:
-        raise Unreadable(f"property: other variables than X and Y, or more than {MOST_DISJUNCTS} disjuncts")
+    wanted = [f"X_{i}" for i in range(inputs)] + [f"Y_{i}" for i in range(outputs)]
+    if sorted(declared, key=lambda name: name[0]) != wanted:
+        raise Unreadable(
+            f"property: expected that it declares X_0 to {wanted[inputs - 1]} and Y_0 to {wanted[-1]}"
+        )
+    limit_count(choices)
     common = [row for cases in choices if len(cases) == 1 for row in cases[0]]
     regions: dict[object, Region] = {}
     for chosen in product(*(cases for cases in choices if len(cases) != 1)):
@@ -65,10 +65,14 @@ def read(text: str, inputs: int, outputs: int) -> list[Region]:
     return list(regions.values())
 
 
-Box = tuple[tuple[Fraction, ...], tuple[Fraction, ...], tuple[Row, ...]]
+def limit_count(choices: list[list[list[Row]]]) -> None:
+    if prod(map(len, choices)) > MOST_DISJUNCTS:
+        raise Unreadable(f"property: more than {MOST_DISJUNCTS} disjuncts")
 
 
-def box(rows: list[Row], inputs: int, outputs: int) -> Box:
+def box(
+    rows: list[Row], inputs: int, outputs: int
+) -> tuple[tuple[Fraction, ...], tuple[Fraction, ...], tuple[Row, ...]]:
     """Rows about a single input become bounds (a strict one too: the box is closed); the others are left."""
     low: dict[int, Fraction] = {}
     high: dict[int, Fraction] = {}
@@ -76,19 +80,21 @@ def box(rows: list[Row], inputs: int, outputs: int) -> Box:
     for row in rows:
         if any(i >= inputs for i, _ in row.inputs) or any(i >= outputs for i, _ in row.outputs):
             raise Unreadable("property: a variable is used but not declared")
-        if not row.outputs and len(row.inputs) == 1:
+        alone = not row.outputs and len(row.inputs) == 1
+        if alone:
             ((i, c),) = row.inputs
-            held, better, value = (high, min, row.limit / c) if c > 0 else (low, max, row.limit / c)
-            held[i] = better(held.get(i, value), value)
-        if row.outputs or len(row.inputs) != 1 or row.strict:
+            held, better = (high, min) if c > 0 else (low, max)
+            held[i] = better(held.get(i, row.limit / c), row.limit / c)
+        if row.strict or not alone:
             left.append(row)
     if len(low) != inputs or len(high) != inputs:
         raise Unreadable("property: an input has no lower or no upper bound")
     return tuple(low[i] for i in range(inputs)), tuple(high[i] for i in range(inputs)), tuple(left)
 
 
-def parse(text: str) -> Iterator[list[Tree]]:
+def parse(text: str) -> list[list[Tree]]:
     """The forms of a file."""
+    forms: list[list[Tree]] = []
     stack: list[list[Tree]] = []
     for count, match in enumerate(TOKEN.finditer(text)):
         token = match.group()
@@ -96,18 +102,19 @@ def parse(text: str) -> Iterator[list[Tree]]:
             raise Unreadable("property: too large or too deep")
         if token == "(":
             stack.append([])
-        elif token.startswith(";"):
-            continue
-        elif not stack:
-            raise Unreadable(f"property: {token[:40]} outside parentheses")
-        elif token != ")":
+        elif token == ")" and stack:
+            form = stack.pop()
+            if stack:
+                stack[-1].append(form)
+            else:
+                forms.append(form)
+        elif not token.startswith(";"):
+            if not stack:
+                raise Unreadable(f"property: {token[:40]} outside parentheses")
             stack[-1].append(token)
-        elif len(stack) > 1:
-            stack[-2].append(stack.pop())
-        else:
-            yield stack.pop() or [""]
     if stack:
         raise Unreadable("property: a parenthesis is not closed")
+    return forms
 
 
 def disjunction(form: Tree) -> list[list[Row]]:
@@ -117,18 +124,16 @@ def disjunction(form: Tree) -> list[list[Row]]:
         return [case for part in rest for case in disjunction(part)]
     if head == "and":
         parts = [disjunction(part) for part in rest]
-        if prod(len(part) for part in parts) > MOST_DISJUNCTS:
-            raise Unreadable(f"property: more than {MOST_DISJUNCTS} disjuncts")
+        limit_count(parts)
         return [[row for case in cases for row in case] for cases in product(*parts)]
-    if head in ("<=", ">=", "<", ">") and len(rest) == 2:
-        small, large = (affine(part) for part in (rest if head in ("<=", "<") else rest[::-1]))
-        total = plus(small, large, -1)
-        parts_of = [
-            tuple((int(name[2:]), c) for name, c in sorted(total.items()) if name.startswith(kind) and c)
-            for kind in "XY"
-        ]
-        return [[Row(parts_of[0], parts_of[1], -total.get("", Fraction(0)), head in ("<", ">"))]]
-    raise Unreadable(f"property: expected or, and, <=, >=, < or > with two sides, got {str(head)[:40]}")
+    if head not in ("<=", ">=", "<", ">") or len(rest) != 2:
+        raise Unreadable(f"property: expected or, and, <=, >=, < or > with two sides, got {str(head)[:40]}")
+    small, large = (affine(part) for part in (rest if head in ("<=", "<") else rest[::-1]))
+    total = plus(small, large, -1)
+    limit = -total.pop("", Fraction(0))
+    terms = [(name[0], int(name[2:]), c) for name, c in sorted(total.items()) if c]
+    x, y = (tuple((i, c) for kind, i, c in terms if kind == wanted) for wanted in "XY")
+    return [[Row(x, y, limit, head in ("<", ">"))]]
 
 
 def plus(a: Affine, b: Affine, factor: Fraction | int = 1) -> Affine:

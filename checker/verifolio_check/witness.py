@@ -11,16 +11,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from verifolio_check import curves
-from verifolio_check.integers import Floats, Invalid, Unreadable
-from verifolio_check.linear import Linear
+from verifolio_check.integers import Floats, Invalid, Linear, Unreadable
 from verifolio_check.network import Network, Node
 from verifolio_check.vnnlib import Region, Row, number
 
 VALUE = re.compile(r"\(\s*(X_\d{1,9})\s+([^\s()]+)\s*\)")
 Objects = NDArray[Any]  # of Python's integers, which have as many bits as they need
-Values = tuple[
-    Objects, Objects, int
-]  # ends of intervals in units of 2^-exponent / divisor; mostly both are the same
+Values = tuple[Objects, Objects, int]  # ends of intervals times a denominator; mostly both are the same
 
 
 def check_witness(network: Network, regions: list[Region], text: str) -> None:
@@ -46,42 +43,37 @@ def holds(row: Row, x: list[Fraction], low: list[Fraction], high: list[Fraction]
 
 def outputs(network: Network, x: list[Fraction]) -> tuple[list[Fraction], list[Fraction]]:
     """Intervals of the outputs at a point; single values where the network has ReLUs and exact weights alone."""
-    divisor = lcm(*(v.denominator for v in x))
-    start = np.array([int(v * divisor) for v in x], object)
-    held: list[Values] = [(start, start, 0)]
+    unit = lcm(*(v.denominator for v in x))
+    start = np.array([int(v * unit) for v in x], object)
+    held: list[Values] = [(start, start, unit)]
     for node in network.nodes[1:]:
-        held.append(curve(node, held[node.parent], divisor) if node.function else affine(node, held, divisor))
-    low, high, exponent = held[network.output]
-    unit = divisor * Fraction(2) ** exponent
-    return [v / unit for v in low.tolist()], [v / unit for v in high.tolist()]
+        held.append(curve(node, *held[node.parent]) if node.function else affine(node, held))
+    *ends, unit = held[network.output]
+    low, high = ([Fraction(v, unit) for v in end.tolist()] for end in ends)
+    return low, high
 
 
-def curve(node: Node, z: Values, divisor: int) -> Values:
-    low, high, exponent = z
+def curve(node: Node, low: Objects, high: Objects, unit: int) -> Values:
     if node.function == curves.RELU:
-        return np.maximum(low, 0), np.maximum(high, 0), exponent
-    scale, far = curves.BITS, 1 << curves.BITS + 8  # beyond 2^8 a sigmoid is 0 or 1 for this purpose
-    unit = divisor << max(exponent, 0)
-    ends = [v * (1 << scale + max(-exponent, 0)) for v in (low, high)]
-    below, above = (np.clip(e, -far, far).astype(np.int64) for e in (ends[0] // unit, -(-ends[1] // unit)))
-    images = curves.image(node.function, below, above, scale)
-    return images[0].astype(object) * divisor, images[1].astype(object) * divisor, scale
+        return np.maximum(low, 0), np.maximum(high, 0), unit
+    far = 1 << curves.BITS + 8  # beyond 2^8 a sigmoid is 0 or 1 for this purpose
+    ends = (low << curves.BITS) // unit, -((-high << curves.BITS) // unit)
+    start, end = (np.clip(e, -far, far).astype(np.int64) for e in ends)
+    below, above = curves.image(node.function, start, end, curves.BITS)
+    return below.astype(object), above.astype(object), 1 << curves.BITS
 
 
-def affine(node: Node, held: list[Values], divisor: int) -> Values:
-    parts = [image(linear, held[parent]) for parent, linear in node.terms]
-    if node.low is not None and node.high is not None:
-        ends, exponent = whole(node.low, node.high)
-        parts.append((ends[0] * divisor, ends[1] * divisor, exponent))
-    finest = max(exponent for _, _, exponent in parts)
-    sums = [sum(part[k] * (1 << finest - part[2]) for part in parts) for k in (0, 1)]
-    return np.asarray(sums[0], object), np.asarray(sums[1], object), finest
+def affine(node: Node, held: list[Values]) -> Values:
+    parts = [image(linear, *held[parent]) for parent, linear in node.terms]
+    parts += [] if node.bias is None else [(*whole(node.bias)[0], whole(node.bias)[1])]
+    unit = lcm(*(part[2] for part in parts))
+    low, high = (sum(part[k] * (unit // part[2]) for part in parts) for k in (0, 1))
+    return np.asarray(low, object), np.asarray(high, object), unit
 
 
-def image(linear: Linear, value: Values) -> Values:
+def image(linear: Linear, low: Objects, high: Objects, unit: int) -> Values:
     """A linear map of intervals: exact where the weights are and the intervals are points."""
-    low, high, exponent = value
-    (weight, top), bits = whole(linear.low, linear.high)
+    (weight, top), finer = whole(linear.ends)
 
     def apply(v: Objects, w: Objects) -> Objects:
         return np.asarray((np.append(v, 0)[linear.index] @ w).swapaxes(1, 2).ravel())
@@ -94,14 +86,12 @@ def image(linear: Linear, value: Values) -> Values:
     if (weight != top).any():  # weights may be more by that
         spread = apply(np.maximum(abs(low), abs(high)), top - weight)
         ends = ends[0] - spread, ends[1] + spread
-    return ends[0], ends[1], exponent + bits
+    return ends[0], ends[1], unit * finer
 
 
-def whole(*values: Floats) -> tuple[list[Objects], int]:
-    """Doubles as integers in units of 2^-exponent, exactly."""
-    parts = [np.frexp(v) for v in values]
-    exponent = max(0, *(int((53 - power).max(initial=0)) for _, power in parts))
-    return [
-        np.ldexp(m, 53).astype(np.int64).astype(object) * 2 ** (power.astype(object) - 53 + exponent)
-        for m, power in parts
-    ], exponent
+def whole(ends: Floats) -> tuple[Objects, int]:
+    """Doubles as integers over a power of two, exactly."""
+    mantissa, power = np.frexp(ends)
+    finest = max(0, int((53 - power[mantissa != 0]).max(initial=0)))
+    shifts = np.maximum(power + finest - 53, 0).astype(object)
+    return np.ldexp(mantissa, 53).astype(np.int64).astype(object) << shifts, 1 << finest

@@ -11,11 +11,10 @@ from numpy.typing import NDArray
 from verifolio.certificates.programs import Multipliers, Programs
 from verifolio.certificates.trees import CannotWrite, GrowingTree
 from verifolio_check.bounds import ROW_BITS, Domains, Index, Model
-from verifolio_check.tree import LEVELS, Data
+from verifolio_check.certificate import LEVELS, SYMBOLS, Data
 from verifolio_check.vnnlib import Row
 
-SYMBOLS = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-ALPHABET = np.frombuffer(SYMBOLS.encode(), np.uint8)
+ALPHABET = np.frombuffer(SYMBOLS, np.uint8)
 WEIGHT = 1 << 12  # what the weights of several rows add up to
 MOST_MOVES = (
     2.0**27

@@ -15,7 +15,7 @@ from scipy import sparse
 from scipy.optimize import linprog
 
 from verifolio_check.bounds import Domains, Index, Model
-from verifolio_check.linear import Linear
+from verifolio_check.integers import Linear
 from verifolio_check.vnnlib import Row
 
 Array = NDArray[np.float64]
@@ -142,7 +142,7 @@ class Programs:
                 forms.append((sparse.csr_array(body + lifted), active * forms[z][1]))
                 continue
             total: Any = sparse.csr_array((node.size, count))
-            constant = np.zeros(node.size) if node.low is None else np.asarray(node.low, float)
+            constant = np.zeros(node.size) if node.bias is None else np.asarray(node.bias[0], float)
             for p, weight in self.maps[n]:
                 total, constant = total + weight @ forms[p][0], constant + weight @ forms[p][1]
             forms.append((sparse.csr_array(total), constant))
@@ -172,7 +172,7 @@ def matrix(linear: Linear) -> Any:
     """The map as a sparse matrix (outputs, inputs)."""
     groups, channels, patches = linear.shape
     index = np.broadcast_to(linear.index[:, None], (groups, channels, *linear.index.shape[1:]))
-    weight = np.broadcast_to(linear.low.swapaxes(1, 2)[:, :, None], index.shape)
+    weight = np.broadcast_to(linear.ends[0].swapaxes(1, 2)[:, :, None], index.shape)
     row = np.broadcast_to(np.arange(linear.outputs).reshape(groups, channels, patches, 1), index.shape)
     real = index >= 0
     return sparse.csr_array((weight[real], (row[real], index[real])), shape=(linear.outputs, linear.inputs))

@@ -9,15 +9,16 @@ from typing import Any
 import numpy as np
 
 from verifolio_check.bounds import Domains, Ends, Index, Model, Sweep
+from verifolio_check.certificate import LEAF, NO_CUT, NO_DATA, Data, Goal, Tree, Walk
 from verifolio_check.integers import Ints
-from verifolio_check.tree import LEAF, NO_CUT, NO_DATA, Data, Goal, Tree, Walk
 
 FEW_INPUTS = 16  # with so few, or where the search did so, what a leaf lacks is won by halving inputs
 # levels of halved boxes from one that bounds its neurons anew to the next; a leaf does so where it must. Bounding all
 # neurons costs a hundred times a leaf's own rows
 APART = 3
 SMALL = 10_000  # values of a network whose neurons are bounded anew where a leaf is split
-# a part of a box is worth a leaf of its own if it is more than a fifth of the width; bounds on the rest move a little
+# a part of a box is worth a leaf of its own if it is more than a fifth of the width; where it is cut is rounded to a
+# step of one to two hundredths of the width, so that the cut has few digits and bounds on the rest may move a little
 WORTHWHILE, SPARE = 0.8, 0.01
 COLUMNS = ("place", "neuron", "cut", "star", "parent", "left", "right")
 
@@ -156,6 +157,7 @@ class Refining(Walk):
         """
         every = np.arange(len(work.node))
         low, high = (e[0].astype(np.float64) for e in (work.low, work.high))
+        step = np.exp2(np.ceil(np.log2(np.maximum(SPARE * (high - low), 1))))
         for start, limit, _ in self.goals[0][0] if len(every) else ():
             sweep = self.sweep(work, every)
             total = sweep.run(
@@ -167,9 +169,8 @@ class Refining(Walk):
             unit = np.exp2((exponent + self.model.scale[0] - self.unit).astype(np.float64))[:, None]
             with np.errstate(divide="ignore", invalid="ignore"):
                 reach = np.maximum(limit - total, 0)[:, None] * unit / np.abs(value)
-            reach = reach + SPARE * (high - low)
-            high = np.where(value > 0, np.minimum(high, np.ceil(low + reach)), high)
-            low = np.where(value < 0, np.maximum(low, np.floor(high - reach)), low)
+            high = np.where(value > 0, np.minimum(high, step * np.ceil((low + reach) / step + 0.5)), high)
+            low = np.where(value < 0, np.maximum(low, step * np.floor((high - reach) / step - 0.5)), low)
         kept = (high - low) / np.maximum(work.high[0] - work.low[0], 1)
         for k in every[(kept < WORTHWHILE).any(1)]:
             self._cut_off(int(work.node[k]), work.low[0][k], work.high[0][k], low[k], high[k])

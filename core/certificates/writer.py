@@ -14,10 +14,9 @@ import numpy as np
 from verifolio.certificates.phases import ALPHABET, Leaves, Mending, row_weights, tree_of_phases
 from verifolio.certificates.trees import CannotWrite, GrowingTree, Refining
 from verifolio_check.bounds import GUARD, Model
-from verifolio_check.certificate import FIRST, claim, keep
+from verifolio_check.certificate import FIRST, LEVELS, Goal, narrow
 from verifolio_check.files import load
 from verifolio_check.integers import Invalid, Unreadable
-from verifolio_check.tree import LEVELS, Goal, Walk, parse
 from verifolio_check.vnnlib import Region, Row
 
 BITS, WIDE_BITS = (
@@ -127,10 +126,8 @@ def claim_lines(model: Model, k: int, trace: dict[str, Any], deadline: float) ->
         if not part:
             continue
         names = [("<" if sign < 0 else ">") + str(neuron) for (neuron, sign), _ in part]
-        goals = [claim(model, z, neuron, sign) for (neuron, sign), _ in part]
         trees = [text for _, text in part]
-        walk = Walk(model, parse(iter(trees), model, len(trees)), goals, model.scale[z] + GUARD, z - 1)
-        keep(model, z, names, walk.run())
+        narrow(model, k, names, iter(trees))
         yield f"claims {k} {' '.join(names)}"
         yield from trees
 

@@ -151,3 +151,13 @@ def test_a_claim_about_a_multiple_of_a_neuron_is_none_about_the_neuron(tmp_path:
     assert verdict(tmp_path, net, text, ".", 40, ("claims 0 >0", "[m5].")) != VALID
     text = property_text(["-0.5"], ["1.0"], 1, "(<= Y_0 0.4)")
     assert verdict(tmp_path, net, text, ".", 40, ("claims 0 >0", ".")) == VALID
+
+
+def test_weights_of_many_rows_do_not_wrap_around(tmp_path: Path) -> None:
+    """Rows whose weighted sum is 2^64, which int64 takes for nothing; each alone is attained."""
+    count, size = 4400, 1 << 42
+    net = save(tmp_path / "n.onnx", [(np.ones((1, 1), np.float32), np.zeros(1, np.float32))])
+    weights = [size // count] * (count - 1)
+    weights.append(size - sum(weights))
+    text = property_text([-1], [1], 1, f"(and {count * '(< Y_0 0.0) '})")
+    assert verdict(tmp_path, net, text, f"[m{','.join(map(str, weights))}].", 30) != VALID

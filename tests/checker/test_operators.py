@@ -51,6 +51,22 @@ CASES: dict[str, tuple[tuple[int, ...], list[tuple[str, list[Any], dict[str, Any
             )
         ],
     ),
+    "transposed in groups": (
+        (1, 4, 3, 3),
+        [
+            ("ConvTranspose", [weight(4, 3, 2, 2), weight(6)], {"group": 2, "strides": [1, 2]}),
+            ("Relu", [], {}),
+        ],
+    ),
+    "padded by itself": (
+        (1, 2, 5, 4),
+        [("Conv", [weight(3, 2, 2, 3)], {"auto_pad": "SAME_UPPER", "strides": [2, 1]}), ("Relu", [], {})],
+    ),
+    "padded at the lower ends": (
+        (1, 2, 5, 4),
+        [("Conv", [weight(3, 2, 2, 3)], {"auto_pad": "SAME_LOWER", "strides": [1, 2]}), ("Relu", [], {})],
+    ),
+    "of one axis": ((1, 2, 7), [("Conv", [weight(3, 2, 3), weight(3)], {"pads": [1, 2]}), ("Relu", [], {})]),
     "normalised": (
         (1, 3, 2, 2),
         [
@@ -79,6 +95,11 @@ CASES: dict[str, tuple[tuple[int, ...], list[tuple[str, list[Any], dict[str, Any
             ("Relu", [], {}),
         ],
     ),
+    "turned round": (
+        (1, 2, 5),
+        [("Slice", [whole(-1, 3), whole(-(2**62), 0), whole(2, 1), whole(-2, -1)], {}), ("Relu", [], {})],
+    ),
+    "dropped": ((1, 3), [("Dropout", [np.float32(0.5)], {}), ("Relu", [], {})]),
     "gathered": (
         (1, 5, 2),
         [
@@ -136,7 +157,11 @@ def test_operators_are_what_onnx_runtime_computes(tmp_path: Path, name: str) -> 
         ("Sin", [], {}),
         ("MaxPool", [], {"kernel_shape": [2, 2], "pads": [1, 1, 1, 1]}),
         ("AveragePool", [], {"kernel_shape": [2, 2], "ceil_mode": 1}),
-        ("Conv", [weight(1, 1, 2, 2)], {"auto_pad": "SAME_UPPER"}),
+        ("Conv", [weight(1, 2, 2, 2)], {}),
+        ("ConvTranspose", [weight(1, 1, 2, 2)], {"auto_pad": "SAME_UPPER"}),
+        ("AveragePool", [], {"kernel_shape": [70, 70], "pads": [40, 40, 40, 40], "count_include_pad": 1}),
+        ("MaxPool", [], {"kernel_shape": [2, 2], "auto_pad": "SAME_UPPER"}),
+        ("Dropout", [np.float32(0.5), np.array(True)], {}),
         ("Pad", [whole(0, 0, 1, 0, 0, 0, 0, 2), np.float32(1.0)], {}),
         ("Reshape", [whole(0, 1, 3, 3)], {"allowzero": 1}),
         ("Add", [np.full(1, np.nan, np.float32)], {}),

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from verifolio.vnnlib import VnnlibError, box_case, inward_float32, loads, make_rows, specification_from_cases
+from verifolio.vnnlib.check import check_cases
 
 HEAD = "(declare-const X_0 Real)(declare-const Y_0 Real)(declare-const Y_1 Real)"
 
@@ -152,3 +153,17 @@ def test_a_large_point_is_checked_quickly() -> None:
     for _ in range(20):
         specification.check(lower, np.arange(10, 0, -1))
     assert (time.perf_counter() - start) / 20 < 0.02
+
+
+def test_without_cases_nothing_holds() -> None:
+    check = check_cases((), np.zeros(1), np.zeros(1), (), ulp=True)
+    assert not check.holds
+    assert check.case is None
+
+
+def test_the_largest_of_many_violations_is_named() -> None:
+    """More than sixteen inputs outside: in doubles, on either side."""
+    case = box_case([0.0] * 20, [1.0] * 20, [make_rows([({20: 1.0}, 0.0)])])
+    specification = specification_from_cases([case], output_size=1)
+    for far, violation in ((5.0, 4.0), (-3.0, 3.0)):
+        assert specification.check([far, *[2.0] * 19], [0.0]).input_violation == violation

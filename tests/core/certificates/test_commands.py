@@ -109,6 +109,16 @@ def test_a_value_without_its_proofs_or_attacks_is_not_valid(value: Path, tmp_pat
     assert check(*reversed(ENSEMBLE), value)[0] == UNREADABLE
 
 
+def test_a_proof_about_a_smaller_ball_does_not_count(value: Path, tmp_path: Path) -> None:
+    """What networks read, (x - mean) / std, may not shrink the ball of one proof around its centre."""
+    game = json.loads((value / "value.json").read_text())
+    name = f"{game['proofs'][0]['file']}.json"
+    x = json.loads((value / name).read_text())["x"]
+    change = {"std": [1e6] * len(x), "mean": [v * (1 - 1e6) for v in x]}
+    code, said = check(*ENSEMBLE, changed(value, tmp_path / "smaller", name, change))
+    assert code == INVALID and "another point" in said
+
+
 def test_sets_of_networks_have_certificates_too(tmp_path: Path) -> None:
     """Two networks that read one input: neither alone keeps the label, one of them always does."""
     from fractions import Fraction
