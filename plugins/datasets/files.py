@@ -160,7 +160,10 @@ def _read_csv(
 
 def _bad_cell(path: Path, line: int, row: list[str]) -> InputError:
     bad = next(i for i, cell in enumerate(row) if not _is_number(cell))
-    remedy = "correct the cell; for a model that encodes texts, read the table with pandas and give the frame"
+    remedy = (
+        "correct the cell; labels of another name are FILE.csv:COLUMN; for a model that encodes texts, "
+        "read the table with pandas and give the frame"
+    )
     return InputError(f"{path}:{line}:{bad + 1}", "a number", repr(row[bad][:40]), remedy)
 
 

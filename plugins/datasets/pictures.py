@@ -32,7 +32,9 @@ class Pictures(FileSource):
     def read(self, path: Path, split: str) -> Dataset:
         if path.is_file():
             return _dataset(path, [path], [NO_LABEL], ())
-        classes = sorted(p.name for p in path.iterdir() if p.is_dir() and _pictures(p))
+        folders = [p for p in path.iterdir() if p.is_dir() and not p.name.startswith(".")]
+        # one without pictures is a class as well, unless no folder has any
+        classes = sorted(p.name for p in folders) if any(map(_pictures, folders)) else []
         files = [(p, k) for k, name in enumerate(classes) for p in _pictures(path / name)]
         if not classes:
             files = [(p, NO_LABEL) for p in _pictures(path)]
@@ -78,7 +80,11 @@ def pixels_of(source: Path | IO[bytes], where: str, size: tuple[int, int] | None
             with Image.open(source) as image:
                 if image.width * image.height > MOST_PIXELS:
                     raise ValueError(f"{image.width} x {image.height} pixels")
-                grey = image.mode in ("1", "L", "I", "I;16", "F", "LA")
+                if image.mode[0] in "IF":  # which the library cuts off at 255
+                    raise ValueError(
+                        f"more than 8 bits a pixel (mode {image.mode}); convert it, or give arrays"
+                    )
+                grey = image.mode in ("1", "L", "LA")
                 plain = image.convert("L" if grey else "RGB")
                 sized = plain if size is None else plain.resize(size, Image.Resampling.BILINEAR)
                 values: NDArray[Any] = np.asarray(sized, np.uint8)

@@ -40,7 +40,7 @@ class Augment(Baseline):
 
     name: ClassVar[str] = "augment"
     attack: Literal["uniform", "fgsm"] = "uniform"
-    copies: int = 2
+    copies: int = 2  # original, and as many changed images again; a choice
 
     def prepare(self, x: Tensor, y: Tensor, random: torch.Generator, ordinary: Reference) -> Pair:
         if self.attack == "uniform":
@@ -62,8 +62,8 @@ class Adversarial(Regime):
 
     name: ClassVar[str] = "adversarial"
     attack: Literal["fgsm", "pgd", "property"] = "pgd"
-    steps: int = 10
-    ramp: float = 0.3
+    steps: int = 10  # each a fourth of the radius, so that any corner is reached
+    ramp: float = 0.3  # of the epochs until the radius is whole; at once on all of it training can collapse
     prop: Property | None = None
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor, part: float, random: torch.Generator) -> Tensor:
@@ -83,8 +83,8 @@ class Constraint(Regime):
     name: ClassVar[str] = "constraint"
     prop: Property | None = None
     alpha: float = 1.0
-    beta: float = 0.2
-    steps: int = 10
+    beta: float = 0.2  # of Casadio et al. 2022
+    steps: int = 10  # each a fourth of the radius, so that any corner is reached
 
     def loss(self, model: nn.Module, x: Tensor, y: Tensor, part: float, random: torch.Generator) -> Tensor:
         if self.prop is None:
@@ -101,8 +101,8 @@ class Certified(Regime):
 
     name: ClassVar[str] = "certified"
     bounder: Bounder | None = None
-    share: float = 0.7
-    ramp: float = 0.6
+    share: float = 0.7  # of the certified loss at the end; more costs accuracy
+    ramp: float = 0.6  # interval bounds need a slower start than attacks (Gowal et al. 2018)
 
     def __post_init__(self) -> None:
         if not 0 <= self.share <= 1:

@@ -11,7 +11,7 @@ import numpy as np
 
 from verifolio import Network, export
 
-from ..sources import dataset
+from ..sources import dataset, one_thread
 from .closest import WAYS, nearest
 
 if TYPE_CHECKING:
@@ -47,7 +47,8 @@ class Family:
 
     def network(self, name: str) -> Network:
         if not self.path(name).is_file():
-            self.make(name)
+            with one_thread():
+                self.make(name)
         return Network.load(self.path(name))
 
     def make(self, name: str) -> None:
@@ -81,19 +82,29 @@ class Family:
         """The counterexamples of all rounds so far; every round attacks the original images, as in the paper."""
         import torch
 
-        points, labels = [], []
-        for number in range(rounds):
+        every = [self.round(way, number) for number in range(rounds)]
+        points, labels = (np.concatenate([one[k] for one in every]) for k in (0, 1))
+        return torch.tensor(points), torch.tensor(labels)
+
+    def round(self, way: str, number: int) -> tuple[np.ndarray, np.ndarray]:
+        """Those of one round; kept beside the networks, since the next round learns from them, too."""
+        path = self.path(f"{way}-found-{number}").with_suffix(".npz")
+        if not path.is_file():
             before = self.network("lenet" if number == 0 else f"{way}-{number}")
             data = dataset("mnist", "train")
             asked = range(self.training.tuned)
+            points, labels = [], []
             found = nearest(before, data, asked, way, MARGIN[way], self.training.timeout)
             for image, one in zip(asked, found, strict=True):
                 if one.point is not None and one.near:
-                    points.append(torch.tensor(one.point, dtype=torch.float32).reshape(1, 28, 28))
+                    points.append(one.point.reshape(1, 28, 28))
                     labels.append(int(data.labels[image]))
-        if not points:
-            return torch.zeros(0, 1, 28, 28), torch.zeros(0, dtype=torch.long)
-        return torch.stack(points), torch.tensor(labels)
+            shape = (len(points), 1, 28, 28)
+            np.savez(
+                path, points=np.reshape(points, shape).astype(np.float32), labels=np.array(labels, np.int64)
+            )
+        with np.load(path, allow_pickle=False) as arrays:
+            return arrays["points"], arrays["labels"]
 
 
 def lenet() -> nn.Sequential:

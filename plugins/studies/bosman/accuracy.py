@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
@@ -13,10 +15,12 @@ from verifolio import Network, attack
 from ..sources import dataset
 from ..study import Key, Measurement, Place, Record, Size
 from .brackets import QUICK_NETWORKS, unique
+from .signs import network_file
 from .subjects import Subject
 
 CLEAN = "0"  # the radius of no attack
 RADII = ("0.2", "0.3")  # of table 14's attacks on MNIST
+SMALL = ("4/255", "8/255")  # of tables 15 and 16
 ATTACKED, QUICK_ATTACKED = 50, 10  # images; the paper attacks all 10 000
 TOGETHER = 1000  # images of one forward pass
 
@@ -46,18 +50,19 @@ class Accuracy(Measurement):
         by_key = {s.key: s for s in unique(self.subjects)}
         for name, split, radius in keys:
             if radius == CLEAN:
-                n, right = clean(by_key[name], split)
+                n, right = clean(network_file(by_key[name], place.folder), by_key[name].data, split)
             else:
                 count = QUICK_ATTACKED if place.size.quick else ATTACKED
-                n, right = attacked(by_key[name], split, float(radius), count)
+                path = network_file(by_key[name], place.folder)
+                n, right = attacked(path, by_key[name].data, split, float(Fraction(radius)), count)
             yield {"network": name, "split": split, "radius": radius, "n": str(n), "right": str(right)}
 
 
-def clean(subject: Subject, split: str) -> tuple[int, int]:
+def clean(path: Path, name: str, split: str) -> tuple[int, int]:
     """How many there are, and how many are right, by the network's graph in float32."""
     import torch
 
-    data, module = dataset(subject.data, split), Network.load(subject.onnx).module()
+    data, module = dataset(name, split), Network.load(path).module()
     right = 0
     for start in range(0, len(data), TOGETHER):
         part = data.take(range(start, min(start + TOGETHER, len(data))))
@@ -67,9 +72,7 @@ def clean(subject: Subject, split: str) -> tuple[int, int]:
     return len(data), right
 
 
-def attacked(subject: Subject, split: str, radius: float, count: int) -> tuple[int, int]:
+def attacked(path: Path, name: str, split: str, radius: float, count: int) -> tuple[int, int]:
     """The first images under attack; a counterexample counts once it is replayed."""
-    found = attack(
-        subject.onnx, dataset(subject.data, split), epsilon=radius, indices=range(count), progress=False
-    )
+    found = attack(path, dataset(name, split), epsilon=radius, indices=range(count), progress=False)
     return count, sum(v.status == "open" for v in found.verdicts)

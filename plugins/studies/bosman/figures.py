@@ -13,81 +13,18 @@ from .. import drawing
 from ..statistics import SIGNIFICANT, Side, correlation, share_above, two_sample_p
 from ..study import Judgement, Record, Shown, Statement, Tables, judged
 from ..text import NOTHING, markdown, shown
+from .boxes import box_table, gaps, groups, label, median
 from .brackets import maybe, measured, ours
-from .subjects import CONVOLUTIONAL, DENSE, FIRST, MISSING, Subject
+from .subjects import CONVOLUTIONAL, DENSE, FIRST
 from .tables import ENOUGH, of_records
 
+TEN = 10  # images from which a median is compared
 STRICT = 1e-3  # a margin between two outputs that no rounding of float32 explains on these networks
+PRINTED = {
+    "net": ("100", "49"),
+    "relu_4_1024": ("93", "66"),
+}  # figure 2: robust accuracy, as the text gives it
 AVERAGE = {"train": "0.55", "test": "0.39"}  # figure 6, as the text gives them
-
-
-def label(one: Subject) -> str:
-    return one.network if one in FIRST else f"{one.network} {one.training}"
-
-
-def groups(tables: Tables, subjects: Sequence[Subject], split: str) -> dict[str, Side]:
-    """Our samples of the networks that have any."""
-    found = {label(s): ours(tables, s, split) for s in subjects if s.file}
-    return {name: side for name, side in found.items() if side.lower}
-
-
-def quantiles(values: Sequence[float]) -> list[str]:
-    """The five numbers of a box."""
-    return (
-        [shown(float(v), 4) for v in np.quantile(values, (0, 0.25, 0.5, 0.75, 1))]
-        if len(values)
-        else [NOTHING] * 5
-    )
-
-
-def box_table(tables: Tables, subjects: Sequence[Subject], splits: Sequence[str]) -> list[str]:
-    """A line per network and split."""
-    lines = []
-    for split in splits:
-        for name, side in groups(tables, subjects, split).items():
-            upper = [u for u in side.upper if u is not None]
-            lines.append((name, split, len(side.lower), *quantiles(side.lower), shown(median(upper), 4)))
-    titles = (
-        "network",
-        "split",
-        "n",
-        "lowest proved",
-        "quartile",
-        "median",
-        "quartile",
-        "largest",
-        "median refuted",
-    )
-    return markdown(titles, lines) if lines else ["No rows yet."]
-
-
-def median(values: Sequence[float]) -> float | None:
-    return float(np.median(values)) if len(values) else None
-
-
-def box_figure(subjects: Sequence[Subject], splits: Sequence[str]) -> Callable[[Tables], Shown]:
-    """Figures 4, 9 and 11 as numbers."""
-    return lambda tables: Shown(box_table(tables, subjects, splits))
-
-
-def box_picture(
-    subjects: Sequence[Subject], splits: Sequence[str], lines: Sequence[float] = ()
-) -> Callable[[Tables, Path], None]:
-    def draw(tables: Tables, path: Path) -> None:
-        found = {
-            f"{name} {split}": side.lower
-            for split in splits
-            for name, side in groups(tables, subjects, split).items()
-        }
-        drawing.boxes(path, found, "proved radius", lines)
-
-    return draw
-
-
-def curve_picture(
-    subjects: Sequence[Subject], split: str = "test", overlay: bool = False
-) -> Callable[[Tables, Path], None]:
-    return lambda tables, path: drawing.curves(path, groups(tables, subjects, split), overlay)
 
 
 def robust_accuracy(tables: Tables) -> Shown:
@@ -97,12 +34,12 @@ def robust_accuracy(tables: Tables) -> Shown:
         records = of_records(tables, one, "train")
         mine = ours(tables, one, "train") if one.file else Side([], [], [])
         cells = []
-        for radius, name in ((0.012, "above_012"), (0.04, "above_040")):
+        printed = PRINTED.get(one.network, (NOTHING, NOTHING))
+        for paper, radius, name in zip(printed, (0.012, 0.04), ("above_012", "above_040"), strict=True):
             low, high = share_above(mine.lower, radius), 1 - refuted_share(mine, radius)
             interval = f"{100 * low:.0f} to {100 * high:.0f}" if mine.lower else NOTHING
-            cells.append(
-                f"{shown(100 * float(records[name]), 1) if records.get(name) else NOTHING} / {interval}"
-            )
+            theirs = 100 * float(records[name]) if records.get(name) else None
+            cells.append(f"{paper} / {shown(theirs, 1)} / {interval}")
         lines.append((one.network, len(mine.lower), *cells))
     net, wide = (of_records(tables, s, "train") for s in (FIRST[0], FIRST[4]))
     said = []
@@ -111,7 +48,7 @@ def robust_accuracy(tables: Tables) -> Shown:
         worse = float(net["above_040"]) < float(wide["above_040"])
         text = "net is more robust than relu_4_1024 at 0.012 and less at 0.04"
         said.append(judged(text, better and worse, "the authors' records, 99 and 93 images"))
-    head = "Robust accuracy in percent: from the authors' records / ours (what is proved, to what is not refuted)."
+    head = "Robust accuracy in percent: paper / from its records / ours (what is proved, to what is not refuted)."
     table = markdown(("network", "n", "at 0.012", "at 0.04"), lines)
     return Shown([head, "", *table, "", *box_table(tables, FIRST, ("train",))], said)
 
@@ -122,18 +59,22 @@ def refuted_share(side: Side, radius: float) -> float:
 
 
 def highest(tables: Tables) -> Shown:
-    """Figure 3: which networks have the highest and the lowest median, on test images too (figure 5)."""
-    found = {
-        n: s
-        for split in ("train", "test")
-        for n, s in groups(tables, FIRST, split).items()
-        if len(s.lower) >= 10
-    }
-    order = sorted(found, key=lambda n: -(median(found[n].lower) or 0.0))
-    text = "nn has the lowest median"
-    holds = order[-1] == "nn" if "nn" in order and len(order) > 2 else None
-    said = [judged(text, holds, f"{len(order)} networks with 10 images or more")]
-    return Shown(box_table(tables, FIRST, ("train", "test")), said)
+    """Figure 3: which networks have the highest and the lowest median on training images."""
+    text = "Of the twelve, relu_4_1024 has the highest and nn the lowest median"
+    names = [s.network for s in FIRST]
+    theirs = {r["network"]: float(r["middle"]) for r in tables.of("record-boxes", split="train")}
+    known = sorted((n for n in names if n in theirs), key=theirs.__getitem__)
+    records = (known[-1], known[0]) == ("relu_4_1024", "nn") if len(known) == len(names) else None
+    found = {n: s for n, s in groups(tables, FIRST, "train").items() if len(s.lower) >= TEN}
+    order = sorted(found, key=lambda n: median(found[n].lower) or 0.0)
+    holds = order[0] == "nn" if "nn" in order and len(order) > 2 else None
+    said = [
+        judged(text, records, f"the authors' records of {len(known)} networks"),
+        judged(
+            "nn has the lowest median (our rows)", holds, f"{len(order)} networks with {TEN} images or more"
+        ),
+    ]
+    return Shown(box_table(tables, FIRST, ("train",)), said)
 
 
 def splits(tables: Tables) -> Shown:
@@ -239,56 +180,20 @@ def draw_scatter(tables: Tables, path: Path) -> None:
 
 
 def pairs_shown(tables: Tables) -> Shown:
-    """Figure 7 as numbers."""
-    lines = [
-        (split, a, b, n, shown(value, 2))
-        for split in ("train", "test")
-        for (a, b), (n, value) in our_pairs(tables, split).items()
-    ]
-    return Shown(
-        markdown(("split", "network", "network", "n", "Spearman, ours"), lines) if lines else ["No rows yet."]
-    )
-
-
-def gaps(subjects: Sequence[Subject]) -> Callable[[Tables], Shown]:
-    """Figures 13 to 15: the distance of the two sides, and which published radii a replayed point refutes."""
-
-    def show(tables: Tables) -> Shown:
-        lines = []
-        for one in subjects:
-            mine = [b - a for a, b in ours(tables, one, "test").pairs] if one.file else []
-            records = of_records(tables, one, "test")
-            closed = sum(r["status"] == "closed" for r in measured(tables, one, "test")) if one.file else 0
-            cells = (
-                *quantiles(mine),
-                shown(float(np.mean(mine)) if mine else None, 4),
-                shown(records["gap"], 4),
-            )
-            lines.append((label(one), len(mine), closed, *cells))
-        titles = (
-            "network",
-            "n",
-            "closed",
-            "smallest",
-            "quartile",
-            "median",
-            "quartile",
-            "largest",
-            "mean",
-            "records, mean",
-        )
-        why = MISSING.get(subjects[0].data)
-        return Shown([*([why, ""] if why else []), *markdown(titles, lines)])
-
-    return show
-
-
-def gap_picture(subjects: Sequence[Subject]) -> Callable[[Tables, Path], None]:
-    def draw(tables: Tables, path: Path) -> None:
-        found = {n: [b - a for a, b in side.pairs] for n, side in groups(tables, subjects, "test").items()}
-        drawing.boxes(path, found, "gap")
-
-    return draw
+    """Figure 7 as numbers: the pairs with the highest and the lowest correlation, and all of ours."""
+    lines = []
+    for split in ("train", "test"):
+        theirs = {(r["first"], r["second"]): r for r in tables.of("record-pairs", split=split)}
+        mine = our_pairs(tables, split)
+        order = sorted(theirs, key=lambda pair: float(theirs[pair]["spearman"]))
+        for pair in dict.fromkeys((*order[:1], *order[-1:], *mine)):
+            records = theirs.get(pair, {})
+            n, value = mine.get(pair, (0, None))
+            cells = (records.get("n", NOTHING), shown(records.get("spearman"), 2))
+            lines.append((split, *pair, *cells, n, shown(value, 2)))
+    titles = ("split", "network", "network", "n, records", "Spearman, records", "n, ours", "Spearman, ours")
+    head = "The paper shows the pairs with the highest and the lowest correlation of each split (here the first two)."
+    return Shown([head, "", *markdown(titles, lines)] if lines else ["No rows yet."])
 
 
 def refuted_table(tables: Tables) -> tuple[list[str], Statement | None]:

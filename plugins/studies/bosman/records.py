@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import ClassVar
 
+import numpy as np
+
 from ..sources import shared
 from ..statistics import Side, correlation, describe
 from ..study import Key, Measurement, Place, Record, Size
@@ -86,6 +88,42 @@ def side(subject: Subject, split: str, more: bool = False) -> Side:
         [p.upper if math.isfinite(p.upper) else None for p in found.values()],
         [p.seconds for p in found.values() if math.isfinite(p.seconds)],
     )
+
+
+FIVE = ("least", "first", "middle", "third", "most")  # the five numbers of a box
+PLACES = (0, 0.25, 0.5, 0.75, 1)  # the quantiles that FIVE names
+
+
+class Boxes(Measurement):
+    """The boxes of the figures from the records: five numbers of the radii and of the gaps."""
+
+    name: ClassVar[str] = "record-boxes"
+    key: ClassVar[tuple[str, ...]] = ("network", "training", "split")
+    columns: ClassVar[tuple[str, ...]] = ("n", *FIVE, "upper", *(f"gap_{c}" for c in FIVE))
+
+    def wanted(self, size: Size) -> list[Key]:
+        return [(*place_of(s), split) for s in ALL for split in SPLITS if side(s, split).lower]
+
+    def measure(self, keys: Sequence[Key], place: Place) -> Iterator[Record]:
+        by_place = {place_of(s): s for s in reversed(ALL)}
+        for network, training, split in keys:
+            found = side(by_place[network, training], split)
+            upper = [b for _, b in found.pairs]
+            yield {
+                "network": network,
+                "training": training,
+                "split": split,
+                "n": str(len(found.lower)),
+                "upper": f"{float(np.median(upper)):.5g}" if upper else "",
+                **five(found.lower, ""),
+                **five([b - a for a, b in found.pairs], "gap_"),
+            }
+
+
+def five(values: Sequence[float], prefix: str) -> dict[str, str]:
+    """Least, quartiles and most; empty texts where there are no values."""
+    found = [f"{float(v):.5g}" for v in np.quantile(values, PLACES)] if len(values) else [""] * len(FIVE)
+    return {f"{prefix}{name}": value for name, value in zip(FIVE, found, strict=True)}
 
 
 class SameImages(Measurement):

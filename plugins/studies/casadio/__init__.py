@@ -6,6 +6,7 @@ from ..study import Part, Study
 from . import tables
 from .measure import Accuracies, Satisfaction, Security
 from .networks import REGIMES, VERIFIED
+from .sampled import Sampled
 from .tables import Pair
 
 ABOUT = """
@@ -38,6 +39,7 @@ FIGURES: dict[int, tuple[str, list[Pair]]] = {
     13: ("SR training under three attacks", [(a, "SR") for a in ("SR", "SCR", "LR")]),
     14: ("LR training under three attacks", [(a, "LR") for a in ("SR", "SCR", "LR")]),
 }
+MORE = {3: tables.large}
 CLAIMS = {2: tables.figure2, 3: tables.figure3, 5: tables.figure5}
 ABSENT = {
     1: ("the cycle of training and verification", "It is a drawing; `verifolio cycle` runs such a cycle."),
@@ -51,12 +53,13 @@ def _figure(number: int) -> Part:
     title, pairs = FIGURES[number]
     needs = Security(tuple(dict.fromkeys(a for a, _ in pairs)), tuple(dict.fromkeys(n for _, n in pairs)))
     return Part(
-        "figure", number, title, tables.curves(pairs, CLAIMS.get(number)), (needs,), draw=tables.drawn(pairs)
+        *("figure", number, title, tables.curves(pairs, CLAIMS.get(number), MORE.get(number)), (needs,)),
+        draw=tables.drawn(pairs),
     )
 
 
 PARTS = (
-    Part("table", 1, "constraint satisfaction", tables.satisfaction, (Satisfaction(),)),
+    Part("table", 1, "constraint satisfaction", tables.satisfaction, (Satisfaction(), Sampled())),
     Part(
         "table",
         2,

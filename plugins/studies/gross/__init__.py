@@ -5,7 +5,8 @@ from __future__ import annotations
 from functools import partial
 
 from ..study import Part, Study
-from . import tables
+from . import example, tables
+from .example import Examples
 from .games import EXACT, SINGLE, Games
 
 ABOUT = """
@@ -29,6 +30,12 @@ PARTS = (
     Part("table", 4, "SMT and MILP", partial(tables.programs, number=4), (SMT_MILP,)),
     Part("table", 5, "MILP and MaxMILP", partial(tables.programs, number=5), (MILP_MAX,)),
     Part("table", 6, "attackers", partial(tables.single, number=6), (ATTACKERS,)),
+    Part(
+        "figure", 1, "two classifiers around a point", absent="A drawing; its game is played under figure 4."
+    ),
+    Part("figure", 2, "what goes into the verifier", absent="A diagram; there is nothing to measure."),
+    Part("figure", 3, "attacks within a radius of 2", absent="A drawing; its game is played under figure 4."),
+    Part("figure", 4, "the expected loss of a mix of two attacks", example.shown, (Examples(),)),
 )
 STUDY = Study(
     "000",

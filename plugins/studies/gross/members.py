@@ -10,7 +10,7 @@ import numpy as np
 
 from verifolio import Dataset, Network, export
 
-from ..sources import dataset
+from ..sources import dataset, one_thread
 
 if TYPE_CHECKING:
     from torch import Tensor, nn
@@ -50,7 +50,8 @@ class Group:
         """The members; those that are missing are trained, each from the first seed that is good enough."""
         paths = [folder / f"{self.stem}-{k}.onnx" for k in range(self.members)]
         if not all(path.is_file() for path in paths):
-            self.train(paths)
+            with one_thread():
+                self.train(paths)
         return tuple(Network.load(path) for path in paths)
 
     def train(self, paths: list[Path]) -> None:

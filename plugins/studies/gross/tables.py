@@ -20,7 +20,8 @@ FULL = {1: 4, 2: 5, 3: 6}  # the table of the appendix that an excerpt is from
 SECONDS = 10.0  # what an exact answer may take
 NOTE = (
     "The networks are ours (the paper's are not public), trained on the same pairs of classes and sizes, so values "
-    "are not expected to agree; radii are the paper's, in levels of a pixel. Times are seconds, ours CPU time."
+    "are not expected to agree; radii are the paper's, in levels of a pixel; changed pixels may leave their range. "
+    "Times are seconds, ours CPU time."
 )
 
 
@@ -38,13 +39,14 @@ def value(found: Record | None) -> str:
 
 
 def answered(found: Record | None) -> str:
-    """What a way said, and its time."""
+    """What a way said, and its time; an exact value stands beside the verdict, since that depends on alpha."""
     if found is None:
         return f"{NOTHING} | {NOTHING}"
-    late = float(found["cpu"]) >= float(found["limit"]) * 0.9 and found["verdict"] == "unknown"
-    said = (
-        f"none in {found['limit']} s" if late else value(found) if found["verdict"] != "robust" else "robust"
-    )
+    said = value(found)
+    if found["way"] != "decomposition" and found["verdict"] == "unknown":
+        said = f"none in {found['limit']} s"
+    elif found["verdict"] == "robust":
+        said = f"{said}, robust" if found["way"] == "decomposition" else "robust"
     return f"{said} | {float(found['cpu']):.2f}"
 
 

@@ -277,3 +277,22 @@ def test_pictures_by_class_and_one_picture(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match="one folder for each class"):
         load_data(str(tmp_path / "empty"))
+
+
+def test_pictures_of_more_than_eight_bits_are_refused(tmp_path: Path) -> None:
+    """The library cuts their values off at 255, so that nearly all of them were white."""
+    from PIL import Image
+
+    Image.fromarray(np.array([[0, 1000, 65535]], np.uint16)).save(tmp_path / "deep.png")
+    with pytest.raises(InputError, match="more than 8 bits"):
+        load_data(str(tmp_path / "deep.png"))
+
+
+def test_a_folder_without_pictures_is_a_class_as_well(tmp_path: Path) -> None:
+    from PIL import Image
+
+    for name in ("bird", "cat", "dog", ".cache"):
+        (tmp_path / name).mkdir()
+    Image.fromarray(np.zeros((2, 2), np.uint8)).save(tmp_path / "dog/1.png")
+    data = load_data(str(tmp_path))
+    assert data.class_names == ("bird", "cat", "dog") and data.labels.tolist() == [2]

@@ -56,7 +56,7 @@ def write_sheet(folder: Path, name: str, images: np.ndarray, labels: list[int]) 
 
 
 @pytest.mark.parametrize("write", [write_binary, write_pickle, write_sheet])
-@pytest.mark.parametrize("below", ["", "package/dist"])
+@pytest.mark.parametrize("below", ["", "package", "package/dist"])
 def test_cifar_is_the_same_in_every_form(place: Path, write: object, below: str) -> None:
     folder = place / "cifar10" / below
     folder.mkdir(parents=True)

@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from verifolio import Network
+from verifolio import Dataset, Network
 from verifolio.data import load_data
-from verifolio.plugins.studies.bastani import tables
-from verifolio.plugins.studies.bastani.closest import LEVELS, WAYS, nearest
+from verifolio.plugins.studies.bastani import networks, tables
+from verifolio.plugins.studies.bastani.closest import LEVELS, WAYS, Nearest, nearest
 from verifolio.plugins.studies.bastani.measure import Distances
 from verifolio.plugins.studies.bastani.networks import NAMES, keep, lenet, load
 from verifolio.plugins.studies.study import Size, Tables
@@ -45,6 +45,34 @@ def test_networks_are_loaded_as_they_were_kept(tmp_path: Path) -> None:
         assert np.array_equal(other(x).numpy(), wanted)
     got = Network.load(tmp_path / "a.onnx").replay(x[0].numpy())
     assert got == pytest.approx(wanted[0], abs=1e-4)
+
+
+def test_a_round_is_attacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second round learns from the counterexamples of the first, too, and does not look for them again."""
+    import torch
+
+    drawn = np.random.default_rng(0).integers(0, 256, (3, 784)).astype(np.uint8)
+    data = Dataset("mnist", "train", drawn, np.array([4, 7, 9]), (1, 28, 28), 10, scale=255.0)
+    family = networks.Family(tmp_path, networks.Training(3, 1, 3, 1.0))
+    for name in ("lenet", "lp-1"):
+        keep(lenet(), family.path(name), torch.rand(8, 1, 28, 28))
+    asked = []
+
+    def some(network: Network, data: Dataset, images: range, *_more: object) -> list[Nearest]:
+        asked.append(network.path.name)
+        distances = (3.0, 21.0, None)
+        return [
+            Nearest(0, d, None if d is None else data.image(i), True, 0.1)
+            for i, d in zip(images, distances, strict=True)
+        ]
+
+    monkeypatch.setattr(networks, "dataset", lambda _name, _split: data)
+    monkeypatch.setattr(networks, "nearest", some)
+    for _ in range(2):
+        points, labels = family.found("lp", 2)
+        assert labels.tolist() == [4, 4], "one of three is within 20 levels, in both rounds"
+        assert np.allclose(points[0].numpy().ravel(), drawn[0] / 255)
+    assert asked == [family.path("lenet").name, family.path("lp-1").name]
 
 
 def row(network: str, way: str, image: int, distance: float | None) -> dict[str, str]:

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from verifolio.plugins.studies.bosman import STUDY, figures, searches, tables
+from verifolio.plugins.studies.bosman import STUDY, boxes, figures, searches, tables
 from verifolio.plugins.studies.bosman.brackets import Brackets, unique
-from verifolio.plugins.studies.bosman.records import Recomputed, known
-from verifolio.plugins.studies.bosman.subjects import ALL, DENSE, FIRST, HERE, subject
+from verifolio.plugins.studies.bosman.records import Recomputed, five, known
+from verifolio.plugins.studies.bosman.signs import EPSILON, WIDTHS, Schedule, attacked, dense, train
+from verifolio.plugins.studies.bosman.subjects import ALL, CIFAR, DENSE, FIRST, HERE, SIGNS, Subject, subject
 from verifolio.plugins.studies.page import show
 from verifolio.plugins.studies.sources import published
 from verifolio.plugins.studies.statistics import (
@@ -98,6 +99,83 @@ def test_a_file_is_measured_once_and_with_the_right_records() -> None:
     assert len(Brackets(FIRST).wanted(Size(quick=True))) == 9
 
 
+def test_cifar_is_measured_where_its_images_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("VERIFOLIO_DATA", str(tmp_path))
+    assert not Brackets(CIFAR).wanted(Size())
+    (tmp_path / "cifar10").mkdir()
+    (tmp_path / "cifar10" / "test_batch.bin").touch()
+    keys = Brackets(CIFAR).wanted(Size())
+    assert {n for n, _, _ in keys} == {f"resnet_4b_{how}" for how in ("standard", "fgsm", "pgd")}
+    assert len(keys) == 150 and {s for _, s, _ in keys} == {"test"}
+    assert not Brackets(CIFAR).wanted(Size(quick=True))
+
+
+def test_traffic_signs_are_trained_by_table_22() -> None:
+    for one in (s for s in SIGNS if s.file):
+        assert Schedule.of(one).batch == 128 and Schedule.of(one).epochs in (20, 50)
+        sizes = [p.numel() for p in dense(3 * 32 * 32, WIDTHS[one.network], 43).parameters()]
+        row = next(r for r in published(HERE, "table19") if r["network"] == one.network)
+        assert tables.close(row["parameters"], str(sum(sizes))) and len(sizes) == 2 * int(
+            row["linear_layers"]
+        )
+
+
+@pytest.mark.parametrize("training", ["standard", "fgsm", "pgd"])
+def test_training_learns_and_attacks_stay_within_their_radius(training: str) -> None:
+    import torch
+    from torch.nn import functional
+
+    rng = np.random.default_rng(0)
+    images = rng.uniform(0, 1, (96, 3, 4, 4)).astype(np.float32)
+    labels = (images[:, 0].mean((1, 2)) > 0.5).astype(np.int64)
+    one = next(s for s in SIGNS if (s.network, s.training) == ("gtsrb_6_256", training))
+    model = train(images, labels, 2, one, Schedule(1e-3, 10, 0.5, 32, 30))
+    x, y = torch.tensor(images), torch.tensor(labels)
+    moved = attacked(model, x, y, training)
+    assert (
+        float((moved - x).abs().max()) <= EPSILON + 1e-6
+        and 0 <= float(moved.min()) <= float(moved.max()) <= 1
+    )
+    before, after = (functional.cross_entropy(model(v), y).item() for v in (x, moved))
+    assert before < 0.6, "it has learnt something"
+    assert after == before if training == "standard" else after > before
+
+
+def test_open_shares() -> None:
+    side = Side([0.0, 0.002, 0.01], [0.003, None, 0.02], [1.0, 1.0, 1.0])
+    assert tables.open_share(side, 0.001) == "33.3"
+    assert tables.open_share(side, 0.004) == "33.3", "the first has a counterexample, the third is proved"
+    assert tables.open_share(Side([], [], []), 0.001) == "-"
+
+
+def test_boxes_stand_beside_the_records() -> None:
+    rows = [bracket("mnist_nn", k, 0.01 * k, 0.01 * k + 0.001) for k in range(5)]
+    records = {"network": "nn", "training": "standard", "split": "test", "n": "76", "upper": "0.03"}
+    records |= five([0.1, 0.2, 0.3, 0.4, 0.5], "") | five([], "gap_")
+    found = Tables({"brackets": rows, "record-boxes": [records]})
+    lines = boxes.box_table(found, FIRST, ("test",))[2:]
+    assert lines == [
+        "| nn | test | records | 76 | 0.1000 | 0.2000 | 0.3000 | 0.4000 | 0.5000 | 0.0300 |",
+        "| nn | test | ours | 5 | 0.0000 | 0.0100 | 0.0200 | 0.0300 | 0.0400 | 0.0210 |",
+    ]
+    shown = boxes.gaps(FIRST)(found).lines
+    assert any(line.startswith("| nn | ours | 5 | 5 | 0.0010 |") for line in shown)
+
+
+def test_medians_are_judged_by_the_records_of_all_twelve() -> None:
+    def row(one: Subject, middle: float) -> dict[str, str]:
+        base = {"network": one.network, "training": "standard", "split": "train", "n": "99", "upper": ""}
+        return base | five([0.0, middle, middle, middle, 1.0], "") | five([], "gap_")
+
+    medians = dict.fromkeys(FIRST, 0.5) | {FIRST[4]: 0.9, FIRST[-1]: 0.1}
+    rows = [row(s, m) for s, m in medians.items()]
+    said = [str(s.judgement) for s in figures.highest(Tables({"record-boxes": rows})).statements]
+    assert said == ["confirmed", "not decided"]
+    assert str(figures.highest(Tables({"record-boxes": rows[1:]})).statements[0].judgement) == "not decided"
+    rows[0] = row(FIRST[0], 0.95)
+    assert str(figures.highest(Tables({"record-boxes": rows})).statements[0].judgement) == "refuted"
+
+
 def test_training_is_judged_by_brackets_that_do_not_overlap() -> None:
     rows = [bracket("mnist_nn", k, 0.02, 0.03) for k in range(5)]
     rows += [bracket("mnist_nn_fgsm_02", k, 0.10, 0.20) for k in range(5)]
@@ -146,6 +224,12 @@ def test_searches_are_compared_where_every_k_has_them() -> None:
     assert said[0].sample.startswith("1 searches")
     wrong = [rows[0], row("0", "2", 12, 7.0, lower="0.02")]
     assert str(searches.k_search(Tables({"k-binary": wrong}), 1).statements[1].judgement) == "refuted"
+
+
+def test_misprints_of_table_4_are_found() -> None:
+    (said,) = searches.k_search(Tables({}), 4).statements
+    assert str(said.judgement) == "refuted"
+    assert said.reason == "k = 2, timeouts: 0.141 is 0.014; k = 8, cancelled: 0.438 is 0.489."
 
 
 def test_pictures_are_drawn_from_rows(tmp_path: Path) -> None:

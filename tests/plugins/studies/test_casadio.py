@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from verifolio import Network, Oracle
-from verifolio.plugins.studies.casadio import tables
+from verifolio.plugins.studies.casadio import sampled, tables
 from verifolio.plugins.studies.casadio.measure import RADII, Satisfaction, Security, statuses
-from verifolio.plugins.studies.casadio.networks import PROPERTIES, REGIMES, VERIFIED, property_of
+from verifolio.plugins.studies.casadio.networks import DATA, PROPERTIES, REGIMES, VERIFIED, property_of
+from verifolio.plugins.studies.casadio.sampled import keeps
+from verifolio.plugins.studies.sources import published
 from verifolio.plugins.studies.study import Size, Tables
 
 NETWORK = Path(__file__).resolve().parents[3] / "examples" / "networks" / "digits_dense.onnx"
@@ -61,7 +64,7 @@ def test_curves_are_judged_by_their_means() -> None:
     found = {s.text: str(s.judgement) for s in tables.figure2(Tables({"security": rows}), "gtsrb")}
     assert list(found.values()) == ["confirmed", "refuted", "not decided"]
     text = "\n".join(tables.curves([("SR", "Adv")])(Tables({"security": security("SR", "Adv", 25)})).lines)
-    assert "| gtsrb | SR | Adv | 50 | - / 50.0 | - / 50.0 | 100.0 / 50.0 |" in text
+    assert "| gtsrb | SR | Adv | 50 | 100.0 / 50.0 | 100.0 / 50.0 | 100.0 / 50.0 |" in text
 
 
 def test_accuracy_needs_all_regimes() -> None:
@@ -71,3 +74,37 @@ def test_accuracy_needs_all_regimes() -> None:
     said = tables.accuracy(Tables({"accuracy": rows})).statements
     assert [str(s.judgement) for s in said] == ["not decided", "confirmed"]
     assert str(tables.accuracy(Tables({"accuracy": rows[:3]})).statements[1].judgement) == "not decided"
+
+
+def test_the_records_are_whole() -> None:
+    """Every curve of both data sets: three attacks, seven networks, five radii."""
+    rows = published(tables.HERE, "security")
+    assert {(r["data"], r["attack"], r["network"]) for r in rows} == {
+        (d, a, n) for d in DATA for a in ("SR", "SCR", "LR") for n in REGIMES
+    }
+    assert all(0 <= float(r[radius]) <= 100 for r in rows for radius in RADII)
+    base = next(r for r in rows if (r["data"], r["attack"], r["network"]) == ("fashion-mnist", "SCR", "Base"))
+    assert [base[r] for r in ("0.06", "0.08", "0.1")] == ["62.6", "33.9", "15.1"]
+    assert tables.mean_of_records("fashion-mnist", "SR", "LR") == 100
+    assert "under SCR attacks" in "\n".join(tables.large(Tables({})))
+
+
+def test_samples_keep_a_property() -> None:
+    before = np.zeros((3, 2), np.float32)
+    after = np.array([[10, 0], [0, 10.5], [0.2, 0]], np.float32)
+    labels = np.array([0, 0, 1])
+    assert keeps("SR", before, after, labels).tolist() == [True, False, True]
+    assert keeps("SCR", before, after, labels).tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize(
+    ("sr", "scr", "said"), [(1000, 990, "confirmed"), (1000, 980, "refuted"), (990, 990, "refuted")]
+)
+def test_constraint_accuracy_is_judged(sr: int, scr: int, said: str) -> None:
+    rows = [
+        {"data": "gtsrb", "property": p, "network": "Base", "n": "100", "samples": "10", "kept": str(k)}
+        for p, k in (("SR", sr), ("SCR", scr))
+    ]
+    shown = sampled.shown(Tables({"sampled": rows}))
+    assert str(shown.statements[0].judgement) == said
+    assert str(sampled.shown(Tables({})).statements[0].judgement) == "not decided"

@@ -10,11 +10,11 @@ import pytest
 
 from verifolio import Network, Reference
 from verifolio.data import load_data
-from verifolio.plugins.studies.gross import tables
-from verifolio.plugins.studies.gross.games import HERE, PORTFOLIO, Games, attack
+from verifolio.plugins.studies.gross import example, tables
+from verifolio.plugins.studies.gross.games import HERE, PORTFOLIO, Games, attack, limit_of, unbounded
 from verifolio.plugins.studies.gross.members import Group, make_model, shrunk
 from verifolio.plugins.studies.sources import published
-from verifolio.plugins.studies.study import Size, Tables
+from verifolio.plugins.studies.study import Place, Size, Tables
 
 EXAMPLES = Path(__file__).resolve().parents[3] / "examples" / "ensemble"
 
@@ -98,9 +98,35 @@ def test_statements_are_judged_by_exact_values() -> None:
     )
     assert said["SMT never proves an ensemble robust in time"] == "not decided"
     assert tables.answered(row("7", "milp", "0", "1", "unknown", cpu="59")) == "none in 60 s | 59.00"
+    assert tables.answered(row("7", "milp", "0", "1", "unknown", cpu="2")) == "none in 60 s | 2.00", (
+        "a busy machine"
+    )
+    assert tables.answered(row("12", "decomposition", "1/4", "1/4", "robust")) == "1/4, robust | 0.50"
+    assert tables.answered(row("4", "decomposition", "0", "1/4", "robust")) == "0 to 1/4, robust | 0.50"
+    assert tables.answered(row("22", "smt", "0", "0", "robust")) == "robust | 0.50"
 
 
 def test_the_portfolio_is_read() -> None:
     from verifolio import parse_portfolio
 
     assert parse_portfolio(PORTFOLIO).attack is not None
+
+
+def test_a_quick_run_gives_programs_no_hours() -> None:
+    assert limit_of("16", "milp", Size()) == 7200 and limit_of("2", "smt", Size()) == 60
+    assert all(limit_of(g, w, Size(quick=True)) < 10 for g in ("2", "16", "21") for w in ("milp", "smt"))
+
+
+def test_changed_pixels_may_leave_their_range() -> None:
+    found = unbounded(np.zeros(3), 1, 2.0)
+    assert found.norm == 1 and np.isneginf(found.lower).all() and np.isposinf(found.upper).all()
+
+
+def test_the_example_of_the_paper_and_its_theorem(tmp_path: Path) -> None:
+    rows = list(example.Examples().measure([(g.name,) for g in example.GAMES], Place(tmp_path, Size())))
+    assert [(r["lower"], r["upper"]) for r in rows] == [(str(g.value), str(g.value)) for g in example.GAMES]
+    assert rows[0]["probabilities"] == "1/2 1/2", "both attacks are needed, each half of the time"
+    shown = example.shown(Tables({"examples": rows}))
+    assert str(shown.statements[0].judgement) == "confirmed"
+    other = [*rows[1:], {**rows[0], "lower": "0"}]
+    assert str(example.shown(Tables({"examples": other})).statements[0].judgement) == "refuted"
