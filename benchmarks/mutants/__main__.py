@@ -2,7 +2,7 @@
 
 faults    every seeded fault, and whether a test fails on it
 run       a seeded sample of mutants, stratified by file; continues a table of rows
-report    the share killed with its interval, and the survivors nobody has judged
+report    the shares killed with their intervals, and the survivors nobody has judged
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import math
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import gettempdir
@@ -29,9 +29,8 @@ from .server import Server
 
 ROOT = Path(__file__).resolve().parents[2]
 HERE = Path(__file__).parent
-ROWS, JUDGED = HERE / "rows.csv", HERE / "judged.csv"
+ROWS, JUDGED, CAUGHT = HERE / "rows.csv", HERE / "judged.csv", HERE / "faults.csv"
 LEFT = ("survived", "timeout")  # no test failed within the limit: both must be judged
-HARMLESS = ("equivalent", "looser", "covered")  # judgements of what no claim depends on
 LEAST = 2  # mutants of every file, however small
 
 
@@ -78,31 +77,54 @@ def parses(file: str, text: str) -> bool:
     return True
 
 
-def run(count: int, seed: int, seconds: float, rows: Path, only: str) -> None:
-    """The sample's mutants that have no row yet, or ran out of a shorter time and are not judged.
+def run(count: int, seed: int, seconds: float, rows: Path, only: str, traced_first: bool) -> None:
+    """The sample's mutants that have no row yet, ran out of a shorter time and are not judged, or were holes.
 
-    Every row is written at once.
+    Every row is written at once. Not `traced_first`: tests of a file's area in its order, see `untraced`.
     """
-    known = {row.key for row in read_rows(rows) if row.status != "timeout" or row.seconds >= seconds}
-    known |= judgements(JUDGED).keys() & {row.key for row in read_rows(rows)}
+    judged = judgements(JUDGED)
     chosen = sample(ROOT, count, seed)
+    known = {row.key for row in read_rows(rows) if settled(row, judged.get(row.key), seconds)}
     todo = [m for m in chosen if m.key not in known and only in m.file]
     say(f"{len(todo)} mutants to run, {len(chosen) - len(todo)} known or left out")
     scratch = Scratch(ROOT, Path(gettempdir()) / f"mutants-{time.time_ns()}")
+    closed = {line["key"]: line["why"].split()[0].rstrip(";") for line in read_table(JUDGED)}
 
     def work(server: Server) -> None:
-        traced = trace_tests(scratch, server)
+        traced = trace_tests(scratch, server) if traced_first else []
         before = Counter(row.test for row in read_rows(rows))
-        for mutant in todo:
+        for mutant in sorted(todo, key=lambda m: judged.get(m.key) != "hole"):
             source = scratch.read(mutant.file)
             text = mutant.text(source)
             if parses(mutant.file, text):
                 tests = killers(mutant.file, source, mutant.line, traced, before)
+                tests = (
+                    tests
+                    if traced_first
+                    else untraced(mutant.file, server, closed.get(mutant.key, "?"), before)
+                )
                 result = scratch.changed(server, mutant.file, text, tests, seconds)
                 before[result.test] += 1
                 note(rows, mutant, result, len(tests))
 
-    scratch.serve(test_files(trusted_files(ROOT)), work)
+    sources = trusted_files(ROOT) if traced_first else {m.file for m in todo}
+    scratch.serve(test_files(sorted(sources)), work)
+
+
+def untraced(file: str, server: Server, first: str, before: Counter[str]) -> list[str]:
+    """All tests of an area: those named `first`, those of its first file, those that killed before, the others."""
+    files = tests_of(ROOT, file)
+    found = [t for f in files for t in server.items if t.startswith(f"{f}::")]
+    place = {t: k for k, t in enumerate(found)}
+    own = files[0] if files else ""
+    return sorted(found, key=lambda t: (first not in t, not t.startswith(f"{own}::"), -before[t], place[t]))
+
+
+def settled(row: Row, verdict: str | None, seconds: float) -> bool:
+    """Whether a row needs no other run: a survivor that was a hole has a test since, which must be seen to fail."""
+    if row.status in LEFT and verdict:
+        return verdict != "hole"
+    return row.status != "timeout" or row.seconds >= seconds
 
 
 def note(rows: Path, mutant: Mutant, result: Result, tests: int) -> None:
@@ -125,26 +147,30 @@ def trace_tests(scratch: Scratch, server: Server) -> list[Traced]:
     return traced
 
 
-def tests_for(fault: Fault, source: str, server: Server, traced: list[Traced]) -> list[str]:
-    """Those that run the statement; outside the trust base, where nothing is traced, all of its area."""
-    if fault.file in trusted_files(ROOT):
+def tests_for(fault: Fault, source: str, server: Server, traced: list[Traced] | None) -> list[str]:
+    """Those that run the statement; where nothing is traced, as outside the trust base, all of its area."""
+    if traced is not None and fault.file in trusted_files(ROOT):
         line = source[: source.index(fault.before)].count("\n") + 1
         return killers(fault.file, source, line, traced, Counter())
     return [t for f in tests_of(ROOT, fault.file) for t in server.items if t.startswith(f"{f}::")]
 
 
 def read_rows(path: Path) -> list[Row]:
-    if not path.is_file():
-        return []
-    with path.open(newline="") as stream:
-        found = [
-            Row(**{**line, "line": int(line["line"]), "seconds": float(line["seconds"])})  # type: ignore[arg-type]
-            for line in csv.DictReader(stream)
-        ]
+    found = [
+        Row(**{**line, "line": int(line["line"]), "seconds": float(line["seconds"])})  # type: ignore[arg-type]
+        for line in read_table(path)
+    ]
     return list({row.key: row for row in found}.values())  # the last word about a mutant counts
 
 
-def append_row(path: Path, row: Row) -> None:
+def read_table(path: Path) -> list[dict[str, str]]:
+    if not path.is_file():
+        return []
+    with path.open(newline="") as stream:
+        return list(csv.DictReader(stream))
+
+
+def append_row(path: Path, row: Row | Caught) -> None:
     new = not path.is_file()
     with path.open("a", newline="") as stream:
         writer = csv.DictWriter(stream, asdict(row).keys(), lineterminator="\n")
@@ -165,59 +191,93 @@ def wilson(hits: int, total: int, z: float = 1.96) -> tuple[float, float]:
 
 def judgements(path: Path) -> dict[str, str]:
     """What survivors were found to be: equivalent, looser, covered (another charge is enough), or hole."""
-    if not path.is_file():
-        return {}
-    with path.open(newline="") as stream:
-        return {line["key"]: line["verdict"] for line in csv.DictReader(stream)}
+    return {line["key"]: line["verdict"] for line in read_table(path)}
 
 
-def report(rows_path: Path, judged_path: Path) -> None:
-    """Shares per file and together. A mutant that does not compile counts nowhere, one judged equivalent neither."""
-    rows, judged = read_rows(rows_path), judgements(judged_path)
+def report(rows_path: Path, judged_path: Path, keys: Container[str] | None = None) -> None:
+    """Shares per file and together, of the rows with these keys. A mutant that does not compile counts nowhere.
+
+    Two shares: of all mutants, and the mutation score, which leaves out those that are judged equivalent.
+    """
+    rows = [row for row in read_rows(rows_path) if keys is None or row.key in keys]
+    judged = judgements(judged_path)
     by_file: defaultdict[str, Counter[str]] = defaultdict(Counter)
     for row in rows:
-        equivalent = row.status in LEFT and judged.get(row.key) in HARMLESS
-        by_file[row.file]["harmless" if equivalent else row.status] += 1
-    total = sum(by_file.values(), Counter())
+        by_file[row.file][judged.get(row.key, "to judge") if row.status in LEFT else row.status] += 1
     for file, counts in sorted(by_file.items()):
         say(f"{file}: " + ", ".join(f"{n} {status}" for status, n in sorted(counts.items())))
-    killed, left = total["killed"], sum(total[status] for status in LEFT)
-    every = killed + left + total["harmless"]
-    low, high = wilson(killed, every)
-    say(f"killed {killed} of {every}: {low:.1%} to {high:.1%} (95 %)")
-    low, high = wilson(killed, killed + left)
-    say(f"without {total['harmless']} judged harmless: {low:.1%} to {high:.1%}; {dict(total)}")
+    total = sum(by_file.values(), Counter())
+    every = sum(total.values()) - total["broken"]
+    share("killed", total["killed"], every)
+    share(f"without {total['equivalent']} judged equivalent", total["killed"], every - total["equivalent"])
+    say("; ".join(f"{n} {status}" for status, n in sorted(total.items())))
     for row in rows:
         if row.status in LEFT and row.key not in judged:
             say(f"to judge: {row.key} {row.file}:{row.line} {row.operator}: {row.before!r} -> {row.after!r}")
 
 
-def seed_faults(seconds: float, only: str) -> int:
-    """Put every fault into a copy of the tree; the number that no test noticed."""
+def share(what: str, hits: int, total: int) -> None:
+    low, high = wilson(hits, total)
+    part = hits / total if total else 0.0
+    say(f"{what} {hits} of {total}: {part:.1%}, {low:.1%} to {high:.1%} (95 %)")
+
+
+@dataclass(frozen=True)
+class Caught:
+    """One seeded fault and the first test that failed on it, if any did."""
+
+    key: str
+    file: str
+    name: str
+    status: str
+    test: str
+    seconds: float
+
+
+def seed_faults(seconds: float, table: Path, only: str, traced_first: bool) -> int:
+    """Put every fault that no test is known to catch into a copy of the tree; the number that no test noticed.
+
+    Not `traced_first`: all tests of a file's area, in the area's order; quicker for a few faults, as most are
+    caught by the first tests.
+    """
     lost = stale(ROOT)
     if lost:
         sys.exit("\n".join(lost))
+    known = {row.key for row in read_caught(table) if row.status == "killed"}
+    chosen = [f for f in FAULTS if f.key not in known and only in f"{f.file} {f.name}"]
     scratch = Scratch(ROOT, Path(gettempdir()) / f"faults-{time.time_ns()}")
-    missed = scratch.folder / "build" / "missed.txt"
-    missed.write_text("")
-    chosen = [p for p in FAULTS if only in f"{p.file} {p.name}"]
 
     def work(server: Server) -> None:
-        traced = trace_tests(scratch, server)
+        traced = trace_tests(scratch, server) if traced_first else None
         for fault in chosen:
             source = scratch.read(fault.file)
             tests = tests_for(fault, source, server, traced)
             text = source.replace(fault.before, fault.after)
             result = scratch.changed(server, fault.file, text, tests, seconds)
-            if result.status != "killed":
-                missed.write_text(missed.read_text() + f"{fault.name}\n")
+            took = result.status, result.test, round(result.seconds, 1)
+            append_row(table, Caught(fault.key, fault.file, fault.name, *took))
             word = "caught" if result.status == "killed" else "MISSED"
             say(f"{word} {fault.file}: {fault.name} ({result.status}, {result.seconds:.0f} s) {result.test}")
 
-    scratch.serve(test_files([*trusted_files(ROOT), *(p.file for p in chosen)]), work)
-    lost = missed.read_text().splitlines()
-    say(f"{len(chosen) - len(lost)} of {len(chosen)} caught")
-    return len(lost)
+    sources = [*(trusted_files(ROOT) if traced_first else ()), *(f.file for f in chosen)]
+    if chosen:
+        scratch.serve(test_files(sources), work)
+    return report_faults(table)
+
+
+def read_caught(path: Path) -> list[Caught]:
+    return [Caught(**{**line, "seconds": float(line["seconds"])}) for line in read_table(path)]  # type: ignore[arg-type]
+
+
+def report_faults(table: Path) -> int:
+    """Print how many of today's faults are caught, and the others; how many of them were tried and missed."""
+    status = {row.key: row.status for row in read_caught(table)}
+    caught = sum(status.get(f.key) == "killed" for f in FAULTS)
+    say(f"{caught} of {len(FAULTS)} seeded faults caught")
+    for fault in FAULTS:
+        if status.get(fault.key) != "killed":
+            say(f"{'MISSED' if fault.key in status else 'not tried'}: {fault.file}: {fault.name}")
+    return sum(status.get(f.key, "killed") != "killed" for f in FAULTS)
 
 
 def say(text: str) -> None:
@@ -236,12 +296,17 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=Path, default=ROWS)
     parser.add_argument("--only", default="", help="files, or names of faults, that contain this")
+    parser.add_argument(
+        "--untraced",
+        action="store_true",
+        help="try all tests of an area in its order, without tracing first what they run",
+    )
     given = parser.parse_args()
     if given.what == "faults":
-        sys.exit(1 if seed_faults(given.seconds or 600.0, given.only) else 0)
+        sys.exit(1 if seed_faults(given.seconds or 600.0, CAUGHT, given.only, not given.untraced) else 0)
     if given.what == "run":
-        run(given.count, given.seed, given.seconds or 60.0, given.rows, given.only)
-    report(given.rows, JUDGED)
+        run(given.count, given.seed, given.seconds or 60.0, given.rows, given.only, not given.untraced)
+    report(given.rows, JUDGED, {m.key for m in sample(ROOT, given.count, given.seed)})
 
 
 if __name__ == "__main__":

@@ -35,9 +35,15 @@ EVERY = (f"{CROWN}test_*.py", f"{CROWN}**/test_*.py")
 TESTS = (
     ("plugins/crown/propagate/chain.py", (CHAIN, ROUNDING, *EVERY)),
     ("plugins/crown/propagate/tables.py", (CHAIN, ROUNDING, *EVERY)),
+    ("plugins/crown/propagate/zonotopes.py", (f"{CROWN}propagate/test_zonotopes.py", ROUNDING, *EVERY)),
+    ("plugins/crown/propagate/patches.py", (f"{CROWN}propagate/test_patches.py", ROUNDING, *EVERY)),
+    ("plugins/crown/propagate/images.py", (f"{CROWN}propagate/test_patches.py", ROUNDING, *EVERY)),
     ("plugins/crown/propagate/relax/*.py", (f"{CROWN}propagate/test_relax.py", ROUNDING, *EVERY)),
     ("plugins/crown/kernel/*", (f"{CROWN}kernel/test_*.py", EVIDENCE, ROUNDING, *EVERY)),
     ("plugins/crown/search/root.py", (EVIDENCE, ROUNDING, *EVERY)),
+    ("plugins/crown/search/inputs/regions.py", (f"{CROWN}test_many.py", *EVERY)),
+    ("plugins/crown/search/cells.py", (f"{CROWN}search/test_steps.py", f"{CROWN}test_int8.py", *EVERY)),
+    ("plugins/crown/reduce/envelope.py", (f"{CROWN}reduce/test_envelope.py", *EVERY)),
     ("plugins/crown/search/inputs/*.py", (f"{CROWN}kernel/test_*.py", ROUNDING, *EVERY)),
     ("plugins/crown/reduce/*.py", (f"{CROWN}reduce/test_*.py", ROUNDING, *EVERY)),
     ("plugins/crown/*.py", (ROUNDING, f"{CROWN}test_bounds.py", *EVERY)),
@@ -61,6 +67,7 @@ TESTS = (
         "core/trust/conflict.py",
         (f"{CORE}trust/test_*.py", f"{CORE}**/test_oracle*.py"),
     ),
+    ("core/graph/single.py", (f"{CORE}graph/test_steps.py", f"{CORE}graph/test_*.py")),
     ("core/graph/exact.py", (f"{CORE}graph/test_*.py", f"{CORE}**/test_referee*.py", f"{CORE}testing/*.py")),
     ("core/graph/*.py", (f"{CORE}graph/test_*.py", f"{CORE}**/test_referee*.py", f"{CORE}testing/*.py")),
     (

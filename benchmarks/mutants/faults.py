@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,10 @@ class Fault:
     file: str
     before: str
     after: str
+
+    @property
+    def key(self) -> str:
+        return hashlib.sha256(f"{self.file}|{self.before}|{self.after}".encode()).hexdigest()[:12]
 
 
 FAULTS = (
@@ -260,8 +265,8 @@ FAULTS = (
     Fault(
         "checker: the errors of weights are not counted",
         "checker/verifolio_check/bounds.py",
-        "raw + (linear.error * down)[:, None],\n                linear.error * (up - down),",
-        "raw,\n                0 * (up - down),",
+        "raw + (linear.error * down)[:, None], spread,",
+        "raw, 0 * spread,",
     ),
     Fault(
         "checker: what rounding takes away from coefficients is not counted",

@@ -27,8 +27,11 @@ def swap_functions(path: Path, before: str, after: str) -> None:
         if _place(old) not in alive:
             raise NotInPlaceError(old.co_qualname)
     for old, new in pairs:
-        for function in alive[_place(old)]:
-            function.__code__ = new
+        for before_it, after_it in _with_inner(old, new):
+            for function in alive.get(_place(before_it), ()):
+                if before_it.co_freevars != after_it.co_freevars:
+                    raise NotInPlaceError(before_it.co_qualname)
+                function.__code__ = after_it
 
 
 def _place(code: CodeType) -> tuple[str, int]:
@@ -46,6 +49,15 @@ def _changed(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]
                 yield a, b
         else:
             yield from _changed(a, b)
+
+
+def _with_inner(old: CodeType, new: CodeType) -> Iterator[tuple[CodeType, CodeType]]:
+    """A function's code and that of the functions it makes, some of which may have been made already."""
+    yield old, new
+    inner, others = _nested(old), _nested(new)
+    if len(inner) == len(others):
+        for a, b in zip(inner, others, strict=True):
+            yield from _with_inner(a, b)
 
 
 def _nested(code: CodeType) -> list[CodeType]:

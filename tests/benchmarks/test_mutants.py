@@ -116,11 +116,14 @@ def test_rows_are_read_back_and_survivors_are_listed_until_judged(
     assert "killed 1 of 3" in shown
     assert "to judge: b f.py:4" in shown
     assert "to judge: c g.py:5" in shown
-    judged.write_text("key,verdict,why\nb,looser,only a wider bound\n")
+    judged.write_text("key,verdict,why\nb,equivalent,the same\nc,looser,only a wider bound\n")
     report(rows, judged)
     shown = capsys.readouterr().out
-    assert "to judge: b" not in shown
-    assert "without 1 judged harmless" in shown
+    assert "to judge" not in shown
+    assert "killed 1 of 3: 33.3%" in shown
+    assert "without 1 judged equivalent 1 of 2: 50.0%" in shown
+    report(rows, judged, {"a", "b"})
+    assert "killed 1 of 2: 50.0%" in capsys.readouterr().out
 
 
 def small_tree(tree: Path) -> Path:
@@ -148,18 +151,25 @@ def test_a_change_is_tried_in_a_copy_and_taken_back(tmp_path: Path) -> None:
     from benchmarks.mutants.scratch import Scratch
 
     before = "ONE = 1\n\n\nclass Two:\n    def two(self) -> int:\n        return [2 for _ in range(1)][0]\n"
+    before += (
+        "\n\ndef made():\n    def inner() -> int:\n        return 4\n    return inner\n\n\nfour = made()\n"
+    )
     tree = small_tree(tmp_path / "tree")
     (tree / "core" / "__init__.py").write_text(before)
-    lines = ["from verifolio import ONE, Two", "def test_one(): assert ONE == 1"]
+    lines = ["from verifolio import ONE, Two, four", "def test_one(): assert ONE == 1"]
+    lines += ["def test_four(): assert four() == 4"]
     lines += ["def test_two(): assert Two().two() == 2", "def test_wrong(): assert Two().two() == 3"]
     (tree / "test_both.py").write_text("\n".join(lines) + "\n")
     scratch = Scratch(tree, tmp_path / "copy")
-    tests = [f"test_both.py::test_{name}" for name in ("wrong", "one", "two")]  # the first fails in any case
+    tests = [
+        f"test_both.py::test_{name}" for name in ("wrong", "one", "two", "four")
+    ]  # the first fails in any case
     changes = {
         "in a function": before.replace("[2", "[3"),
+        "in a function that another made": before.replace("return 4", "return 5"),
         "outside": before.replace("1\n", "2\n", 1),
         "harmless": before.replace("[2 ", "[1 + 1 "),
-        "for ever": before.replace("return", "while True: pass\n        return"),
+        "for ever": before.replace("return [", "while True: pass\n        return ["),
         "unreadable": before.replace("ONE", "ONE ="),
     }
 
@@ -169,6 +179,7 @@ def test_a_change_is_tried_in_a_copy_and_taken_back(tmp_path: Path) -> None:
 
     assert serve(scratch, ["test_both.py"], work, tmp_path) == {
         "in a function": ["killed", tests[2]],
+        "in a function that another made": ["killed", tests[3]],
         "outside": ["killed", tests[1]],
         "harmless": ["survived", ""],
         "for ever": ["timeout", "after 3 s"],
