@@ -28,6 +28,7 @@ PUBLIC = {id(v) for v in EXPORTED.values()} | {
 # Errors that no user meets: each is caught by whoever it is raised for.
 INTERNAL = {
     *("Lost", "Malformed", "Refused", "CannotWrite", "Undefined", "ReadError", "_Leave"),
+    "OutOfRange",  # a search that cannot represent its numbers says so in its answer
     *("JobError", "PoolError", "SendError"),  # what programs do wrong with jobs, in Python's own kinds
 }
 

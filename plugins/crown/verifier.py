@@ -123,11 +123,14 @@ class Crown(Searcher):
 
     def _plan(self, problem: Problem) -> list[SearchFunction]:
         from verifolio.plugins.crown.kernel.boxes import kernel_applies
+        from verifolio.plugins.crown.search.inputs.fixed_search import fixed_applies
 
         if self.options.split == "input":
             return [self._on_inputs]
         if self.options.split in ("neuron", "none"):
             return [self._on_neurons]
+        if not self.options.trace and fixed_applies(problem):
+            return [_on_fixed, self._on_neurons]
         wide = free_inputs(problem.domain.lower, problem.domain.upper)
         if wide <= FEW_INPUTS:  # what hinges on rounding in boxes, phases and linear programs decide
             return [self._on_inputs, self._on_neurons]
@@ -192,6 +195,12 @@ def _on_condensed_boxes(problem: Problem, context: Context) -> Outcome:
     from verifolio.plugins.crown.search.inputs.condensed_search import CondensedSearch
 
     return CondensedSearch(problem, context).run()
+
+
+def _on_fixed(problem: Problem, context: Context) -> Outcome:
+    from verifolio.plugins.crown.search.inputs.fixed_search import FixedSearch
+
+    return FixedSearch(problem, context).run()
 
 
 def _by_descent(problem: Problem, context: Context) -> Outcome:

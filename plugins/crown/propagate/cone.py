@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-import warnings
 from copy import copy
 
 import torch
 from torch import Tensor
 
-from verifolio.plugins.crown.propagate.layers import ConvLayer, DenseLayer, Layer, ScaleLayer, SparseLayer
+from verifolio.graph import Op, Sparse
+from verifolio.plugins.crown.propagate.layers import (
+    ConvLayer,
+    DenseLayer,
+    Layer,
+    ScaleLayer,
+    SparseLayer,
+    csr,
+)
 from verifolio.plugins.crown.propagate.program import Program
 
 
 @torch.no_grad()
 def cone(program: Program, rows: Tensor) -> dict[int, Tensor]:
-    """Masks (size,) of the nodes on which rows (goals, rows, outputs) depend, by which weights are not nought."""
+    """Masks (size,) of the nodes on which rows (goals, rows, outputs) depend.
+
+    A weight counts if it, or what it may be off by, is not nought.
+    """
     space = program.space
     start = (rows != 0).flatten(0, 1).any(0).to(space.dtype)
     flow, found = {program.graph.output: start[None, None]}, {}
@@ -24,23 +34,28 @@ def cone(program: Program, rows: Tensor) -> dict[int, Tensor]:
         seen = flow.pop(i) > 0
         found[i] = seen[0, 0]
         layer, ones = program.layers[i], seen.to(space.dtype)
-        parts = [ones] * len(program.parents[i]) if layer is None else _pattern(layer).backward(ones)[0]
+        parts = [ones] * len(program.parents[i])
+        if layer is not None:
+            parts = _pattern(layer, program.graph.nodes[i].op).backward(ones)[0]
         for parent, part in zip(program.parents[i], parts, strict=True):
             flow[parent] = flow[parent] + part.abs() if parent in flow else part.abs()
     return found
 
 
-def _pattern(layer: Layer) -> Layer:
-    """The layer with a one for every weight that is not nought: nothing cancels and nothing is too small."""
+def _pattern(layer: Layer, op: Op) -> Layer:
+    """The layer with a one for every weight that counts: nothing cancels and nothing is too small."""
     other = copy(layer)
-    if isinstance(other, SparseLayer):
-        values = (layer.transposed.values() != 0).to(layer.space.dtype)  # type: ignore[attr-defined]
-        old = other.transposed
-        with warnings.catch_warnings():  # as where the layer makes its matrices
-            warnings.simplefilter("ignore", UserWarning)
-            other.transposed = torch.sparse_csr_tensor(
-                old.crow_indices(), old.col_indices(), values, size=old.shape, dtype=values.dtype
-            )
+    if isinstance(other, SparseLayer) and isinstance(op, Sparse):
+        size = abs(op.weight.copy())  # taking absolute values may sort a matrix in place
+        size = size if op.weight_error is None else size + op.weight_error
+        size.eliminate_zeros()
+        matrix = size.T.tocsr()
+        pointers, columns = (torch.as_tensor(a.astype("int64")) for a in (matrix.indptr, matrix.indices))
+        ones = torch.ones(matrix.nnz, dtype=layer.space.dtype)
+        other.transposed = csr(pointers, columns, ones, matrix.shape).to(layer.space.device)
     elif isinstance(other, DenseLayer | ConvLayer | ScaleLayer):
-        other.weight = (other.weight != 0).to(layer.space.dtype)
+        counts = other.weight != 0
+        if other.weight_error is not None:
+            counts = counts | (other.weight_error != 0)
+        other.weight = counts.to(layer.space.dtype)
     return other

@@ -76,17 +76,19 @@ class ForwardBounds:
         if layer is None:
             raise TypeError(f"node {node} is not affine")
         batch, columns = self.forms[0].centre.shape[:2]
-        flat = [p.centre.reshape(batch * columns, -1) for p in parents]
-        centre = layer.forward(*flat).expand(batch * columns, -1).reshape(batch, columns, -1)
-        bias = layer.forward(*(torch.zeros_like(f[:1]) for f in flat))
+        centre = layer.forward(*(p.centre[:, -1] for p in parents)).expand(batch, -1)[:, None]
+        if parents and columns > 1:  # without the constant, whose rounding every column would have again
+            flat = [p.centre[:, :-1].reshape(batch * (columns - 1), -1) for p in parents]
+            centre = torch.cat([layer.linear(*flat).reshape(batch, columns - 1, -1), centre], 1)
+        else:
+            centre = torch.cat([centre.new_zeros(batch, columns - 1, centre.shape[2]), centre], 1)
         radius = layer.spread(*(p.radius.reshape(batch * columns, -1) for p in parents))
-        shifted = torch.cat([centre[:, :-1] - bias, centre[:, -1:]], 1)
         noise = program.noise_of(layer, [p.size() for p in parents])
         carried = layer.spread(*(p.error for p in parents))
         error = carried * (1 + 2 * program.gamma(layer.terms)) + noise
-        lost = 4 * columns * program.space.unit * (bias.abs() + shifted.abs().sum(1))
+        lost = 4 * columns * program.space.unit * centre.abs().sum(1)
         return AffineEnclosure(
-            shifted, radius.expand(batch * columns, -1).reshape(batch, columns, -1), error + lost
+            centre, radius.expand(batch * columns, -1).reshape(batch, columns, -1), error + lost
         )
 
     def _relaxed(self, node: int, parents: list[AffineEnclosure]) -> AffineEnclosure:

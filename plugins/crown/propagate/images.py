@@ -90,7 +90,9 @@ def _conv_window(op: Conv) -> Window | None:
 def _convolution(op: Sparse, parent: Shape) -> Conv | None:
     """The sum as a convolution of every channel by itself, if it is one without pads; its numbers are the same."""
     terms = op.weight.nnz // op.size if op.size else 0
-    if terms * op.size != op.weight.nnz or op.weight_error is not None or op.bias.any():
+    if terms * op.size != op.weight.nnz or op.bias.any():
+        return None
+    if op.weight_error is not None or op.bias_error is not None:
         return None
     if not 1 <= terms <= MOST_TERMS or bool((np.diff(op.weight.indptr) != terms).any()):
         return None

@@ -158,7 +158,8 @@ class SparseLayer(Layer):
 
     def _csr(self, matrix: Any) -> Tensor:
         pointers, columns = (torch.as_tensor(a.astype(np.int64)) for a in (matrix.indptr, matrix.indices))
-        values = torch.as_tensor(matrix.data).to(self.space.dtype)
+        # a copy: scipy sorts a matrix in place now and then, as in `abs`
+        values = torch.tensor(matrix.data, dtype=self.space.dtype)
         return csr(pointers, columns, values, matrix.shape).to(self.space.device)
 
     def forward(self, *inputs: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from verifolio.plugins.crown.propagate.layers import Layer, Space, make_layer
 from verifolio.plugins.crown.propagate.region import Region, dot
 from verifolio.plugins.crown.propagate.relax import Lines, Relaxation, relaxation
 from verifolio.plugins.crown.propagate.relax.base import Interval
+from verifolio.plugins.crown.propagate.signs import never_negative
 from verifolio.plugins.crown.propagate.simplex import Simplex
 from verifolio.plugins.crown.propagate.tables import Tables
 
@@ -85,6 +86,7 @@ class Program:
             i: first for i, n in enumerate(graph.nodes) if (first := _copies(n.op, space)) is not None
         }
         self.simplices = {i: Simplex(groups, sizes[i], space) for i, groups in simplices(graph).items()}
+        self.floors = {i: torch.as_tensor(k, device=space.device) for i, k in never_negative(graph).items()}
         # roundings of single entries on the way: one per node, and a few at the ends
         self.extra = len(graph.nodes) + 8
 
@@ -152,7 +154,10 @@ class Program:
         centre, radius = layer.forward(*centres), layer.spread(*radii)
         if node in self.charged:
             state.noise[node] = noise
-        state.interval[node] = (centre - radius - noise, centre + radius + noise)
+        low = centre - radius - noise
+        if node in self.floors:
+            low[:, self.floors[node]] = low[:, self.floors[node]].clamp(min=0)
+        state.interval[node] = (low, centre + radius + noise)
 
     def noise_of(self, layer: Layer, magnitudes: list[Tensor]) -> Tensor:
         size = layer.spread(*magnitudes)

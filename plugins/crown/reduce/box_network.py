@@ -62,8 +62,7 @@ class Carried:
 
     def after(self, start: int, low: Tensor, high: Tensor, forms: Forms, kept: KeptNeurons) -> Carried:
         """With a layer more, whose neurons have the old numbers from `start` on; its open ones are kept already."""
-        unstable = ((low < 0) & (high > 0)).nonzero()[:, 0]
-        active = (low >= 0).nonzero()[:, 0]
+        unstable, active = (mask.nonzero()[:, 0] for mask in phases(low, high))
         column = len(kept.reach) - len(unstable) + torch.arange(len(unstable))
         own = forms.pick(active)
         blocks = (*self.blocks, (start + active, own, own.size(kept.reach))) if len(active) else self.blocks
@@ -109,7 +108,7 @@ class BoxNetwork:
             forms = carried.forms(layer.forms, kept)
             low, high = kept.ends(forms)
             low, high = torch.maximum(low, layer.low), torch.minimum(high, layer.high)
-            unstable = ((low < 0) & (high > 0)).nonzero()[:, 0]
+            unstable = phases(low, high)[0].nonzero()[:, 0]
             if len(unstable):
                 kept.add(forms.pick(unstable), low[unstable], high[unstable])
             carried = carried.after(start, low, high, forms, kept)
@@ -187,7 +186,7 @@ class _Walk:
             return True
         wanted = self.needed[node].numpy()
         if node in self.only_relus:  # to which dead entries are nought
-            wanted = wanted & (self.state.interval[node][1][0] > 0).numpy()
+            wanted = wanted & ~(self.state.interval[node][1][0] <= 0).numpy()  # NaN is not nought
         alive = np.flatnonzero(wanted)
         if len(alive) * len(self.kept.reach) > self.most:
             return False
@@ -250,8 +249,7 @@ class _Walk:
         (parent,) = self.program.parents[node]
         own, columns = self.forms[parent], len(self.kept.reach)
         low, high = (end[0] for end in self.state.interval[parent])
-        ends = low.numpy()[own.alive], high.numpy()[own.alive]
-        open_ones, active = (ends[0] < 0) & (ends[1] > 0), ends[0] >= 0
+        open_ones, active = (mask.numpy()[own.alive] for mask in phases(low, high))
         unstable = own.alive[open_ones]
         if len(unstable):
             self.kept.add(own.dense(unstable, columns), low[unstable], high[unstable])
@@ -269,17 +267,27 @@ class _Walk:
         return _NodeForms(alive, rows, bias, error)
 
     def _goal(self) -> Forms:
-        """The goal's rows, flat, as forms."""
-        goal, own = self.goal, self.forms[self.graph.output]
-        columns = len(self.kept.reach)
-        whole = own.dense(own.alive, columns)
-        rows = goal.rows.flatten(0, 1)[:, own.alive]
-        rhs, direct = goal.rhs.flatten(), torch.zeros(len(rows), columns, dtype=torch.float64)
-        if goal.inputs is not None:
-            direct[:, : self.kept.inputs] = goal.inputs.flatten(0, 1)
-        size = rows.abs() @ whole.size(self.kept.reach) + direct.abs() @ self.kept.reach + rhs.abs()
-        error = 1.05 * (rows.abs() @ whole.error + gamma(self.kept.terms() + rows.shape[1]) * size) + TINY
-        return Forms(rows @ whole.rows + direct, rows @ whole.bias - rhs, error)
+        own = self.forms[self.graph.output]
+        whole = own.dense(own.alive, len(self.kept.reach))
+        return goal_forms(self.goal, whole, self.kept, torch.as_tensor(own.alive))
+
+
+def goal_forms(goal: GoalRows, outputs: Forms, kept: KeptNeurons, alive: Tensor) -> Forms:
+    """The goal's rows, flat, as forms; `outputs` are those of the outputs `alive`, all others are nought."""
+    rows = goal.rows.flatten(0, 1)[:, alive]
+    rhs, direct = goal.rhs.flatten(), torch.zeros(len(rows), len(kept.reach), dtype=torch.float64)
+    if goal.inputs is not None:
+        direct[:, : kept.inputs] = goal.inputs.flatten(0, 1)
+    size = rows.abs() @ outputs.size(kept.reach) + direct.abs() @ kept.reach + rhs.abs()
+    error = 1.05 * (rows.abs() @ outputs.error + gamma(kept.terms() + rows.shape[1]) * size) + TINY
+    return Forms(rows @ outputs.rows + direct, rows @ outputs.bias - rhs, error)
+
+
+def phases(low: Tensor, high: Tensor) -> tuple[Tensor, Tensor]:
+    """Which neurons are unstable and which are active; all others are nought. What is not a number is unstable."""
+    dead = high <= 0
+    active = (low >= 0) & ~dead
+    return ~(dead | active), active
 
 
 def _product(felt: Rows, rows: Rows) -> Rows:

@@ -58,7 +58,7 @@ class Condensed:
         high: Tensor,
         region: Region,
     ) -> None:
-        self.direct, self.feed, self.bias = direct, feed, bias
+        self.direct, self.feed, self.bias, self.sizes = direct, feed, bias, sizes
         self.kept = feed.shape[1]
         ends = torch.tensor([0, *sizes]).cumsum(0).tolist()
         self.cuts = [slice(a, b) for a, b in pairwise(ends)]
@@ -76,20 +76,29 @@ class Condensed:
         lift = torch.where(free, self.lift, torch.zeros_like(self.lift))
         return PhaseLines(phase.to(self.slope.dtype), upper, lift)
 
+    def narrowed(self, low: Tensor, high: Tensor) -> Condensed:
+        """The same matrices with other triangles."""
+        return Condensed(self.direct, self.feed, self.bias, self.sizes, low, high, self.region)
+
     def backward(
         self, lines: PhaseLines, alpha: Tensor, beta: Tensor, goal: Tensor, slopes: Tensor | None = None
     ) -> BackwardPass:
         """The bound with lower slopes alpha, multipliers beta on the phases, and weights of the goal's rows."""
+        return self.backward_without(lines.phase * beta, lines, alpha, goal)
+
+    def backward_without(
+        self, split_rows: Tensor, lines: PhaseLines, alpha: Tensor, goal: Tensor
+    ) -> BackwardPass:
+        """The bound of the goal's rows minus other rows (count, kept), which are over the neurons' inputs."""
         lower = torch.where(lines.phase == 0, alpha, lines.upper)
         rows = goal @ self.feed[self.kept :]
-        split_rows = lines.phase * beta
         met = torch.cat([split_rows, goal], 1)
         for cut in reversed(self.cuts):
             row = rows[:, cut]
-            inner = row * torch.where(row > 0, lower[:, cut], lines.upper[:, cut]) - split_rows[:, cut]
-            met[:, cut] = inner
+            before = row * torch.where(row > 0, lower[:, cut], lines.upper[:, cut]) - split_rows[:, cut]
+            met[:, cut] = before
             if cut.start:
-                rows[:, : cut.start].addmm_(inner, self.feed[cut, : cut.start])
+                rows[:, : cut.start].addmm_(before, self.feed[cut, : cut.start])
         constant = met @ self.bias + (rows.clamp(max=0) * lines.lift).sum(1)
         bound, point = self._least(met @ self.direct)
         return BackwardPass(bound + constant, point, rows, lower)

@@ -30,7 +30,7 @@ class CandidatePoints:
         """A point that replays, from the corners at which the rows of open goals are smallest."""
         lead = result.margin.nan_to_num(nan=-np.inf).argmax(1)
         rows = result.captured[0].expand(len(lead), -1, -1)[left, lead[left]][:TRIED_POINTS]
-        points = root.state.region.corner(rows[None])[0].double().cpu().numpy()
+        points = self.corners(root, rows)
         value = self.violation(points)
         best = int(value.argmin())
         if value[best] <= 0 and self.context.check(points[best]):
@@ -38,3 +38,8 @@ class CandidatePoints:
         if self.attack.due():
             return self.attack.run(list(points[np.argsort(value)[:STARTS]]))
         return None
+
+    def corners(self, root: Root, rows: Tensor) -> Array:
+        """The inputs at which some rows are smallest."""
+        found: Array = root.state.region.corner(rows[None])[0].double().cpu().numpy()
+        return found

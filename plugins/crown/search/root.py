@@ -34,7 +34,11 @@ class Root:
     """The program and state the search works on, one goal per open disjunct, and which disjuncts those are.
 
     `bounds`: of the whole graph's neurons, as evidence. `condensed`, `stacked`: the network as matrices, where it
-    is piecewise linear. `origin`: where its neurons come from, see `Compressed`.
+    is piecewise linear. `origin`: where its neurons come from, see `Compressed`. `slopes`: of the kept neurons' lower
+    lines (kept,), where a search starts from, if somebody has sought them.
+
+    `violated`: the intervals hold at points that violate the goal, and perhaps nowhere else. What follows from them
+    is true of this goal alone: such a root has one goal, and no bounds for others.
     """
 
     program: Program
@@ -45,6 +49,14 @@ class Root:
     condensed: Condensed | None = None
     stacked: Stacked | None = None
     origin: np.ndarray | None = None
+    slopes: Tensor | None = None
+    violated: bool = False
+
+    def __post_init__(self) -> None:
+        if self.violated and (self.bounds is not None or len(self.disjuncts) != 1):
+            raise ValueError(
+                "bounds under the assumption of a violation belong to one goal and are not evidence"
+            )
 
     def signs(self, phase: Tensor) -> dict[int, Tensor]:
         """Phases of the kept neurons (count, kept) by the node that holds their inputs, where any is fixed."""
@@ -74,7 +86,7 @@ class Root:
         known = {p: (low.double(), high.double()) for p, (low, high) in self.state.interval.items()}
         state = intermediate_bounds(program, region, Effort(tighten=False), known=known)
         goal = Goal(self.goal.rows.double(), None, self.goal.rhs.double(), self.goal.mixable)
-        return Root(program, state, goal, self.disjuncts, self.bounds)
+        return Root(program, state, goal, self.disjuncts, self.bounds, violated=self.violated)
 
     @torch.no_grad()
     def prove(self, disjunct: Tensor, phase: Tensor, variables: Variables) -> BoundResult:

@@ -20,6 +20,7 @@ class Violation:
     def __init__(self, problem: Problem, device: str = "cpu") -> None:
         self.outputs = evaluator(problem.graph) if device == "cpu" else _on_device(problem.graph, device)
         n, m = problem.graph.input_size, problem.graph.output_size
+        self.inputs = n
         self.parts = [dense_rows(rows, n, m) for rows in problem.disjuncts]
 
     def __call__(self, x: Array) -> Array:

@@ -65,6 +65,10 @@ class Relaxation(ABC):
         """Enclosing lines for a zonotope, whose slopes should be the same below and above; by default any lines."""
         return self.lines(None, *inputs)
 
+    def band(self, slopes: tuple[Tensor, ...], *inputs: Interval) -> Interval:
+        """What sum_k slopes[k] x_k leaves of the function on the interval at least, and at most."""
+        raise TypeError(f"{type(self).__name__} has no band")
+
     @abstractmethod
     def loose(self, *inputs: Interval) -> Tensor:
         """A mask of the neurons on which the lines leave a gap (unstable ones, for ReLU)."""

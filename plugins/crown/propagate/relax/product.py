@@ -34,6 +34,15 @@ class ProductRelaxation(Relaxation):
         upper_bias = -(w * xl * yu + v * xu * yl) + reserve
         return Lines((lower_x, lower_y), (upper_x, upper_y), lower_bias, upper_bias)
 
+    def band(self, slopes: tuple[Tensor, ...], *inputs: Interval) -> Interval:
+        """What is left is bilinear: it is least and greatest at corners."""
+        left, right = slopes
+        corners = torch.stack([x * y - left * x - right * y for x in inputs[0] for y in inputs[1]])
+        far, wide = (torch.maximum(low.abs(), high.abs()) for low, high in inputs)
+        limits = torch.finfo(far.dtype)
+        reserve = 8 * limits.eps * (far * wide + left.abs() * far + right.abs() * wide) + limits.tiny
+        return corners.amin(0) - reserve, corners.amax(0) + reserve
+
     def _reserve(self, inputs: tuple[Interval, ...], parameter: Tensor | None) -> Tensor:
         (xl, xu), (yl, yu) = inputs
         size = torch.maximum(xl.abs(), xu.abs()) * torch.maximum(yl.abs(), yu.abs())

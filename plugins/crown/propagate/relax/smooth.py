@@ -120,6 +120,13 @@ class SmoothRelaxation(Relaxation):
         slope = ((last - first) / (high - low)).nan_to_num(0.0, 0.0, 0.0)
         return self.lines_of(torch.cat([slope, slope], dim=-1), *inputs)
 
+    def band(self, slopes: tuple[Tensor, ...], *inputs: Interval) -> Interval:
+        """Both intercepts of one slope are exact."""
+        low, high = (t.double() for t in inputs[0])
+        below, above = (self._intercept(slopes[0].double(), low, high, side) for side in (-1, 1))
+        dtype = inputs[0][0].dtype
+        return self._outward(below, dtype, -1), self._outward(above, dtype, 1)
+
     def range(self, *inputs: Interval) -> Interval:
         """The least and the greatest slopes, of lower and of upper lines side by side."""
         below, above = self._slopes(*(t.double() for t in inputs[0]))

@@ -18,6 +18,7 @@ from verifolio.model.problem import NARROW, Problem
 from verifolio.plugin.evidence import Assumptions
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.optimise.ascent import Variables, ascend
+from verifolio.plugins.crown.optimise.dual import Goal
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.region import Region
 from verifolio.plugins.crown.reduce.box_network import BoxNetwork, box_network
@@ -62,16 +63,12 @@ class CondensedSearch:
         self.boxes, self.stuck, self.open_share, self.bound = 0, 0, 1.0, -np.inf
 
     def run(self) -> Outcome:
-        merged, budget = merge_opposites(self.problem.graph), self.context.budget
-        space = Space(torch.float64)
-        region, goal = Region.of([self.problem.domain], space), make_goal(space, self.problem)
-        made = box_network(merged.graph, region, goal, budget, MOST_NUMBERS)
-        if made is None:
+        goal, budget = make_goal(Space(torch.float64), self.problem), self.context.budget
+        network = self._make(goal)
+        if network is None:
             return Outcome.unknown("as matrices the network is too large, or making them takes too long")
-        bounds = as_bounds(self.problem, made[1], merged, Assumptions())
-        self.context.evidence.add_bounds(bounds)
         disjunct = torch.arange(len(goal.rhs)).repeat_interleave(goal.rhs.shape[1])
-        point = self._look(Box(made[0], region, disjunct))
+        point = self._look(Box(network, network.kept.region, disjunct))
         while self.waiting and point is None and not budget.expired():
             box = self.waiting.pop()
             own = box.network.narrowed(box.region, budget)
@@ -80,6 +77,24 @@ class CondensedSearch:
                 break
             point = self._look(Box(own, box.region, box.disjunct, box.depth))
         return self._conclude(point)
+
+    def _make(self, goal: Goal) -> BoxNetwork | None:
+        """The network of the whole domain; None: it takes too much time or memory."""
+        merged = merge_opposites(self.problem.graph)
+        region = Region.of([self.problem.domain], Space(torch.float64))
+        made = box_network(merged.graph, region, goal, self.context.budget, MOST_NUMBERS)
+        if made is None:
+            return None
+        self.context.evidence.add_bounds(as_bounds(self.problem, made[1], merged, Assumptions()))
+        return made[0]
+
+    def _points(self, inputs: Array) -> Array:
+        """Inputs of the problem, by those of the boxes."""
+        return inputs
+
+    def _prove(self) -> None:
+        """Everybody may know that the problem's domain is refuted."""
+        self.context.evidence.add_refuted(self.problem, self.problem.domain)
 
     def _look(self, box: Box) -> Array | None:
         """Bound a box on its own network; halve it if it stays open. Perhaps a witness."""
@@ -126,6 +141,9 @@ class CondensedSearch:
         width = (high - low)[0]
         score = saving(box.network, passed) * width + LINEAR * (passed.inputs.abs() * width).sum(0)
         score = torch.where(width > NARROW * torch.maximum(low.abs(), high.abs())[0], score, -1.0)
+        if not len(score):  # all inputs are fixed
+            self.stuck += 1
+            return
         at = int(score.nan_to_num(0.0).argmax())
         middle = (low[0, at] + high[0, at]) / 2
         if not bool(score[at] >= 0):
@@ -138,7 +156,7 @@ class CondensedSearch:
 
     def _try(self, box: Box, passed: Passed) -> Array | None:
         """The corners at which the open rows are least, and now and then an attack from there."""
-        points = box.region.corner(passed.inputs[None])[0].numpy()
+        points = self._points(box.region.corner(passed.inputs[None])[0].numpy())
         value = self.violation(points)
         best = points[int(value.argmin())]
         if value.min() <= 0 and self.context.check(best):
@@ -151,7 +169,7 @@ class CondensedSearch:
         if point is not None:
             return Outcome.found(point, stats=stats)
         if not self.waiting and not self.stuck:
-            self.context.evidence.add_refuted(self.problem, self.problem.domain)
+            self._prove()
             return Outcome.proved(stats={**stats, "by": "search" if self.boxes > 1 else "optimised bounds"})
         stats["open_domains"] = len(self.waiting) + self.stuck
         reason = f"out of time after {self.boxes} boxes; {self.open_share:.2%} of the input set is open"

@@ -55,7 +55,8 @@ class SubproblemBounds:
         with torch.no_grad():
             margin = evaluate(root.program, root.cut(count, {}), root.goal, {}, Dual()).margin
         best = torch.nn.functional.one_hot(margin.nan_to_num(nan=-torch.inf).argmax(1), height)
-        alpha = (net.high > -net.low).to(HALF).expand(count, -1)
+        alpha = net.high > -net.low if root.slopes is None else root.slopes
+        alpha = alpha.to(HALF).expand(count, -1)
         device = alpha.device
         return Subproblems(
             torch.arange(count, device=device),

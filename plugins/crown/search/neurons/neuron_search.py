@@ -5,7 +5,9 @@ from __future__ import annotations
 import threading
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from verifolio.model.answer import Outcome
 from verifolio.plugin.verifier import Context
@@ -120,6 +122,17 @@ class NeuronSearch:
             return None
         room = self.options.batch or int(np.clip(ELEMENTS // self.bounding.width, LEAST, MOST))
         return self.frontier.take(room, self.workers.size)
+
+    def open_goals(self) -> Tensor:
+        """The numbers of the goals that an undecided search has not proved: all of them where it cannot tell.
+
+        A leaf that is stuck may belong to any goal, and a search that never began has proved none.
+        """
+        left = self.frontier.all()
+        if self.stuck or left is None:
+            return torch.arange(len(self.root.disjuncts))
+        found: Tensor = left.disjunct.unique().cpu()
+        return found
 
     def _stats(self) -> dict[str, float | int | str]:
         return {"domains": self.domains}

@@ -7,13 +7,14 @@ charged for rounding.
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from verifolio.model.answer import Outcome
+from verifolio.model.answer import Outcome, Verdict
 from verifolio.model.problem import Problem
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.optimise.dual import BoundResult, Dual
@@ -26,6 +27,7 @@ from verifolio.plugins.crown.search.root import RootBounds
 from verifolio.plugins.crown.search.strong_branching import pick_by_trial
 from verifolio.plugins.crown.search.values.assume import assume
 from verifolio.plugins.crown.search.values.bounds import ALPHA_RATE, ValueBounds
+from verifolio.plugins.crown.search.values.phases import missing_share, search_phases
 from verifolio.plugins.crown.search.values.pieces import Pieces
 from verifolio.plugins.crown.worker_threads import WorkerThreads
 
@@ -33,7 +35,10 @@ Array = NDArray[np.float64]
 # Steps at the root, after each round of assumptions, and for a trial. Many at the root, which is bounded once: two of
 # three vision transformers are proved there. A trial only ranks candidates.
 ROOT_ITERATIONS, AGAIN_ITERATIONS, TRIAL_ITERATIONS = 100, 50, 3
-FIRST_ITERATIONS = 20  # after zonotopes, which other bounds may improve soon
+FIRST_ITERATIONS = 30  # after zonotopes, which other bounds may improve soon
+# Parts of the time that is left for the search on phases: half where less than a quarter of what phases may win is
+# missing, as most of these are closed in seconds; little elsewhere, until bounds are better. Choices.
+BRIEFLY, LONG, CLOSE = 0.05, 0.5, 0.25
 FEW_GOALS = 16  # that are worth these: with many, some need the other bounds anyway; a choice
 SHARE = 0.4  # of the time that is left, for backward bounds of all neurons: branching is the last resort; a choice
 ROWS = (
@@ -76,7 +81,7 @@ class ValueSearch:
         )
         root_bounds = RootBounds(self.problem, space, self.context.budget, known)
         root_bounds.tighten(Effort(tighten=False))
-        for effort, iterations, part in self._efforts():
+        for effort, iterations, part, phases in self._efforts():
             if len(root_bounds.live):
                 share = self.context.budget.share(self.context.budget.remaining * part)
                 root_bounds.tighten(effort, budget=share)
@@ -89,22 +94,47 @@ class ValueSearch:
             if effort.zonotopes and len(root_bounds.live) > FEW_GOALS:
                 continue
             pieces = self._bound(self.bounds.first(), iterations, ROOT_RATE)
+            if len(pieces) and self.point is None:
+                pieces = self._by_phases(pieces, phases)
             if self.point is not None:
                 return Outcome.found(self.point, stats=self._stats())
             if not len(pieces):
-                return Outcome.proved(stats={"domains": 0, "by": "optimised bounds"})
+                by = "phases" if self.count else "optimised bounds"
+                return Outcome.proved(stats={**self._stats(), "by": by})
             root_bounds.live = root_bounds.live[pieces.goal]
         for k in range(len(pieces)):
             self.frontier.add(self._assumed(pieces.pick(slice(k, k + 1))))
         return self._search()
 
-    def _efforts(self) -> list[tuple[Effort, int, float]]:
-        """What to bound the neurons by, the steps on the condition's lines after it, and its part of the time."""
+    def _efforts(self) -> list[tuple[Effort, int, float, float]]:
+        """What to bound the neurons by, the steps on the condition's lines after it, and both parts of the time.
+
+        The first is that of the bounds, the second that of a search on phases.
+        """
         return [
-            (Effort(tighten=False, zonotopes=True), FIRST_ITERATIONS, 1.0),
-            (Effort(sampled=True, elements=ROWS), ROOT_ITERATIONS, SHARE),
-            (Effort(steps=self.options.steps, thorough=True, elements=ROWS), ROOT_ITERATIONS, SHARE),
+            (Effort(tighten=False, zonotopes=True), FIRST_ITERATIONS, 1.0, BRIEFLY),
+            (Effort(sampled=True, elements=ROWS), ROOT_ITERATIONS, SHARE, LONG),
+            (Effort(steps=self.options.steps, thorough=True, elements=ROWS), ROOT_ITERATIONS, SHARE, BRIEFLY),
         ]
+
+    def _by_phases(self, pieces: Pieces, part: float) -> Pieces:
+        """What a search on phases leaves open of some goals; perhaps a witness is found."""
+        left = []
+        for k in range(len(pieces)):
+            piece, budget = pieces.pick(slice(k, k + 1)), self.context.budget
+            share = missing_share(self.bounds, piece)
+            if self.point is not None or not share < 1:
+                left.append(k)
+                continue
+            seconds = budget.remaining * (LONG if share < CLOSE else part) / (len(pieces) - k)
+            context = replace(self.context, budget=budget.share(seconds))
+            outcome = search_phases(self.bounds, piece, self.points, context)
+            self.count += int(outcome.stats.get("domains", 0))
+            if outcome.point is not None:
+                self.point = outcome.point
+            if outcome.verdict is not Verdict.UNSAT:
+                left.append(k)
+        return pieces.pick(torch.tensor(left, dtype=torch.int64, device=pieces.goal.device))
 
     def _assumed(self, piece: Pieces) -> Pieces:
         """The piece without what a counterexample does not need, as long as that pays; nothing if it is closed."""

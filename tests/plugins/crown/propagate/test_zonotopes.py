@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from verifolio.plugins.crown.propagate import zonotopes
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.region import Region
+from verifolio.plugins.crown.propagate.relax.base import Lines
 from verifolio.plugins.crown.propagate.zonotopes import Zonotopes
 from verifolio.testing.realistic import BRANCHED, NETWORKS, SMOOTH, boxes
 from verifolio.testing.reference import Reference, attained, zonotope_intervals
@@ -180,3 +183,38 @@ def test_rows_that_many_levels_move(seen: Any, name: str) -> None:
     assert (bound >= wanted.low - 1e-8 * np.abs(wanted.low)).all()
     values = evaluate(graph, sample(known.domain, 200, seed=5))[node]
     assert (bound <= (values @ rows.T).min(0) + 1e-9 * np.abs(rows).max(1)).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_lines_of_one_slope_enclose_any_two_lines(seed: int) -> None:
+    """Lines of two slopes, rising and falling, at both ends of intervals on either side of nought, exactly."""
+    rng = np.random.default_rng(seed)
+    ends = np.sort(rng.normal(size=(2, 2, 40)), 1)  # of two inputs
+    slopes, biases = rng.normal(size=(2, 2, 40)), rng.normal(size=(2, 40))
+    inputs = [(torch.tensor(low)[None], torch.tensor(high)[None]) for low, high in ends]
+    below, above = ([torch.tensor(s)[None] for s in part] for part in slopes)
+    given = Lines(tuple(below), tuple(above), torch.tensor(biases[0])[None], torch.tensor(biases[1])[None])
+    chosen, low, high = zonotopes.parallel(given, inputs, 2.0**-53)
+    exact = np.vectorize(Fraction)
+    k = [exact(c[0].numpy()) for c in chosen]
+    for corner in itertools.product((0, 1), repeat=2):
+        z = [exact(ends[i, at]) for i, at in enumerate(corner)]
+        flat = k[0] * z[0] + k[1] * z[1]
+        lines = [
+            exact(s[0]) * z[0] + exact(s[1]) * z[1] + exact(b) for s, b in zip(slopes, biases, strict=True)
+        ]
+        assert (flat + exact(low[0].numpy()) <= lines[0]).all()
+        assert (flat + exact(high[0].numpy()) >= lines[1]).all()
+
+
+def test_rows_stay_while_others_are_computed_from_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Computed anew they might be rounded differently, which an error that got a number of its own does not allow."""
+    monkeypatch.setattr(zonotopes, "STORED", 0)
+    graph, program, state = made("residual", 0.1)
+    other = program.enter(state.region)
+    forms = Zonotopes(program, other)
+    for node in range(1, graph.output + 1):
+        program.forward(other, node)
+        program.relax(other, node)
+        forms.add(node)
+    assert all(forms.last[p] >= forms.last[i] for i, parents in enumerate(program.parents) for p in parents)

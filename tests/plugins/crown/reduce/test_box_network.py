@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from scipy import sparse
 
-from verifolio.graph import Graph
+from verifolio.graph import Dense, Graph, GraphBuilder, Op, Relu, Scale, Sparse, Sum
 from verifolio.graph.ops import Array
 from verifolio.model.problem import Domain, Problem
 from verifolio.plugins.crown.propagate.layers import Space
@@ -244,3 +245,63 @@ def test_forms_of_nodes_state_their_error(name: str, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(_Walk, "_affine", seen)
     on_box(problem_of(graph, Domain(zero, zero)))
     assert max(off) > 0
+
+
+@pytest.mark.parametrize("stored", [0.0, -0.5])
+@pytest.mark.parametrize("kind", [Dense, Sparse, Scale])
+def test_a_weight_of_nought_that_may_be_off_counts(kind: type[Op], stored: float) -> None:
+    """y = h_0 + w h_1 with |w - stored| <= 0.5: on [1, 2] x [-1, 2] it may be as little as 0."""
+    builder = GraphBuilder(2)
+    hidden = builder.add(Relu(2), builder.add(Dense(2, np.zeros(2), np.eye(2)), 0))
+    weight, error = np.array([[1.0, stored]]), np.array([[0.0, 0.5]])
+    if kind is Dense:
+        last = builder.add(Dense(1, np.zeros(1), weight, error), hidden)
+    elif kind is Sparse:
+        matrices = (sparse.csr_array(weight), sparse.csr_array(error))
+        last = builder.add(Sparse(1, np.zeros(1), *matrices), hidden)
+    else:
+        scaled = builder.add(Scale(2, np.zeros(2), weight[0], error[0]), hidden)
+        last = builder.add(Dense(1, np.zeros(1), np.ones((1, 2))), scaled)
+    domain = Domain(np.array([1.0, -1.0]), np.array([2.0, 2.0]))
+    made = on_box(Problem(builder.finish(last), domain, (make_rows([({2: 1.0}, 0.0)]),)))
+    assert made.kept.lower(made.goal).bound.max() <= 0
+
+
+@pytest.mark.parametrize("readers", [1, 2])
+def test_overflow_proves_nothing(readers: int) -> None:
+    """y = 1e-300 relu(1e200 (h_1 - h_0)) with h = 1e200 x exceeds 1 at (1, 2): what is not a number is not nought."""
+    builder = GraphBuilder(2)
+    hidden = builder.add(Relu(2), builder.add(Dense(2, np.zeros(2), 1e200 * np.eye(2)), 0))
+    gap = builder.add(Dense(1, np.zeros(1), np.array([[-1e200, 1e200]])), hidden)
+    last = builder.add(Dense(1, np.zeros(1), np.array([[1e-300]])), builder.add(Relu(1), gap))
+    if readers == 2:  # the ReLU's input is read by others, too
+        nothing = builder.add(Dense(1, np.zeros(1), np.zeros((1, 1))), gap)
+        last = builder.add(Sum(1, (1.0, 1.0)), last, nothing)
+    domain = Domain(np.ones(2), np.array([2.0, 2.0]))
+    made = on_box(Problem(builder.finish(last), domain, (make_rows([({2: -1.0}, -1.0)]),)))
+    assert not (made.kept.lower(made.goal).bound > 0).any()
+    smaller = made.narrowed(Region(torch.ones(1, 2).double(), torch.tensor([[1.5, 2.0]]).double()), Budget())
+    assert smaller is not None
+    assert not (smaller.kept.lower(smaller.goal).bound > 0).any()
+
+
+def test_every_neuron_has_one_coefficient() -> None:
+    graph = network("dense")
+    made = on_box(problem_of(graph, boxes(np.random.default_rng(1), graph.input_size, (0.2,))[0]))
+    assert made.kept.count > 0
+    assert made.kept.lower(made.goal).met.shape == (len(made.goal), made.kept.count)
+
+
+@pytest.mark.parametrize("side", [1e12, -1e12])
+def test_large_right_hand_sides_are_charged(side: float) -> None:
+    graph = network("dense")
+    n = graph.input_size
+    for seed in range(8):
+        x = np.random.default_rng(seed).normal(size=n)
+        rows = [({n + k: 1.0}, side) for k in range(graph.output_size)]
+        made = on_box(Problem(graph, Domain(x, x), (make_rows(rows),)))
+        (*_, last) = exactly(graph, x)
+        found = made.kept.lower(made.goal).bound.tolist()
+        assert all(
+            Fraction(f) <= Fraction(v) - Fraction(side) for f, v in zip(found, last.lower, strict=True)
+        )

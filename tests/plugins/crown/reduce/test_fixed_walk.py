@@ -1,0 +1,205 @@
+"""Large networks with few varying inputs: forms hold exact values within their errors, whatever is rounded or cut."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+
+from verifolio.graph import Conv, Dense, Graph, GraphBuilder, Relu, Select, Sum
+from verifolio.graph.ops import Array, Op
+from verifolio.plugins.crown.reduce import fixed_walk
+from verifolio.plugins.crown.reduce.fixed_walk import FixedWalk
+from verifolio.plugins.crown.reduce.kept import Forms
+from verifolio.run.budget import Budget
+from verifolio.testing.attained import attained as exactly
+from verifolio.testing.realistic import NETWORKS
+
+NAMES = ("dense", "residual", "conv", "conv_max_pool", "strided")
+REACH = 0.25
+Coefficients = tuple[float, ...]
+
+
+def strided(rng: np.random.Generator) -> Graph:
+    """Two strided convolutions with padding, a residual sum, and a selection of pixels, on a wide image."""
+    builder = GraphBuilder(2 * 9 * 14)
+    x, shape = 0, (2, 9, 14)
+    for channels, kernel, stride in ((4, 3, 2), (6, 4, 1)):
+        size = tuple((s + 2 - kernel) // stride + 1 for s in shape[1:])
+        out = (channels, size[0], size[1])
+        weight = rng.normal(size=(channels, shape[0], kernel, kernel)) / kernel
+        op = Conv(
+            int(np.prod(out)), rng.normal(size=channels), weight, shape, out, (stride, stride), (1, 1, 1, 1)
+        )
+        z, shape = builder.add(op, x), out
+        x = builder.add(Sum(op.size, (1.0, -2.0)), builder.add(Relu(op.size), z), z)
+    pixels = np.arange(int(np.prod(shape))).reshape(shape)[:, 1::2, ::3]
+    x = builder.add(Relu(pixels.size), builder.add(Select(pixels.size, pixels.ravel()), x))
+    return builder.finish(x)
+
+
+def branches(rng: np.random.Generator) -> Graph:
+    """Two branches with unstable neurons of their own, each with a dense layer."""
+    builder, parts = GraphBuilder(2 * 6 * 6), []
+    for channels in (3, 4):
+        size = channels * 36
+        weight = rng.normal(size=(channels, 2, 3, 3)) / 3
+        conv = Conv(
+            size, rng.normal(size=channels), weight, (2, 6, 6), (channels, 6, 6), (1, 1), (1, 1, 1, 1)
+        )
+        z = builder.add(Relu(size), builder.add(conv, 0))
+        parts.append(builder.add(Dense(3, rng.normal(size=3), rng.normal(size=(3, size)) / 5), z))
+    return builder.finish(builder.add(Sum(3, (1.0, -1.0)), *parts))
+
+
+def repeated(
+    rng: np.random.Generator,
+    image: bool,
+    factor: float = 2.0**-60,
+    coefficients: Coefficients = (1.0, 1.0, -1.0),
+) -> Graph:
+    """h + 2^-60 h - h, or so: the terms of the sum cancel but for what doubles round."""
+    tiny, builder = factor * np.eye(8), GraphBuilder(8)
+    first = Dense(8, rng.normal(size=8) / 10, rng.normal(size=(8, 8)))
+    last = Dense(8, np.zeros(8), tiny)
+    shape, pixel = (8, 1, 1), (8, 8, 1, 1)
+    ops: list[Op] = [first, last]
+    if image:
+        ops = [Conv(8, op.bias, op.weight.reshape(pixel), shape, shape) for op in (first, last)]
+    h = builder.add(Relu(8), builder.add(ops[0], 0))
+    return builder.finish(
+        builder.add(Sum(8, coefficients), *[h, builder.add(ops[1], h), h][: len(coefficients)])
+    )
+
+
+@cache
+def network(name: str) -> Graph:
+    rng = np.random.default_rng(0)
+    return strided(rng) if name == "strided" else NETWORKS[name](rng)
+
+
+def around(graph: Graph, vary: int, seed: int) -> tuple[Array, list[int], FixedWalk]:
+    """A point whose coordinates have few bits, so that it and the corners are doubles; and the walk around it."""
+    rng = np.random.default_rng(seed)
+    x = np.round(rng.normal(size=graph.input_size) * 2**20) / 2**20
+    free = sorted(rng.choice(graph.input_size, vary, replace=False).tolist())
+    lower, upper = [Fraction(v) for v in x], [Fraction(v) for v in x]
+    for i in free:
+        lower[i], upper[i] = lower[i] - Fraction(REACH), upper[i] + Fraction(REACH)
+    return x, free, FixedWalk(graph, Budget(), lower, upper)
+
+
+def check_forms(forms: Forms, columns: list[Fraction], wanted: list[Fraction]) -> float:
+    """The largest difference of exact values and forms; all of them are within their errors."""
+    gaps = []
+    for row, bias, error, value in zip(forms.rows, forms.bias, forms.error, wanted, strict=True):
+        terms = zip(row.tolist(), columns, strict=False)
+        found = sum((Fraction(a) * c for a, c in terms), Fraction(float(bias)))
+        gaps.append(abs(found - value))
+        assert gaps[-1] <= Fraction(float(error))
+    return float(max(gaps, default=Fraction(0)))
+
+
+def check_walk(graph: Graph, seed: int) -> tuple[float, float]:
+    """At a corner and in the middle; the largest difference, and the largest error of the outputs."""
+    x, free, walk = around(graph, 4, seed)
+    outputs = walk.run()
+    assert outputs is not None
+    worst = 0.0
+    for signs in (np.zeros(4), np.array([1, -1, 1, 1.0]), -np.ones(4)):
+        point = x.copy()
+        point[free] += REACH * signs
+        values = exactly(graph, point)
+        columns = [Fraction(REACH * s) for s in signs]
+        for (node, neurons), layer in zip(walk.open, walk.kept.layers, strict=True):
+            z = [values[node].lower[i] for i in neurons.tolist()]
+            worst = max(worst, check_forms(layer.forms, columns, z))
+            for value, low, high in zip(z, layer.low.tolist(), layer.high.tolist(), strict=True):
+                assert Fraction(low) <= value <= Fraction(high)
+            columns += [max(v, Fraction(0)) for v in z]
+        worst = max(worst, check_forms(outputs, columns, values[graph.output].lower))
+    return worst, float(outputs.error.max())
+
+
+@pytest.mark.parametrize("relative", [0.0, 1.0])
+@pytest.mark.parametrize("name", NAMES)
+def test_forms_hold_exact_values(name: str, relative: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Coefficients as limbs (0.0) and as doubles (1.0)."""
+    monkeypatch.setattr(fixed_walk, "RELATIVE", relative)
+    for seed in range(2):
+        _, error = check_walk(network(name), seed)
+        assert error < 1e-9
+
+
+@pytest.mark.parametrize("relative", [0.0, 1.0])
+def test_branches_keep_their_own_variables(relative: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dense layer does not see the neurons of the other branch, which have columns before its own."""
+    monkeypatch.setattr(fixed_walk, "RELATIVE", relative)
+    for seed in range(2):
+        check_walk(branches(np.random.default_rng(seed)), seed)
+
+
+@pytest.mark.parametrize("image", [True, False])
+def test_sums_that_cancel_charge_what_their_terms_round(image: bool) -> None:
+    for seed in range(2):
+        check_walk(repeated(np.random.default_rng(seed), image), seed)
+
+
+def test_what_sums_of_changes_cut_is_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """h + 2^-30 h with one limb for coefficients: the second term is cut off."""
+    monkeypatch.setattr(fixed_walk, "RELATIVE", 0.0)
+    monkeypatch.setattr(fixed_walk, "CHANGE_LIMBS", 1)
+    check_walk(repeated(np.random.default_rng(0), True, 2.0**-30, (1.0, 1.0)), 0)
+
+
+@pytest.mark.parametrize("limbs", [(2, 4), (7, 1), (7, 2)])
+@pytest.mark.parametrize("name", ("conv", "conv_max_pool", "strided"))
+def test_what_is_cut_is_charged(name: str, limbs: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With few limbs of the base or of the coefficients, values move visibly, and by no more than the errors say."""
+    monkeypatch.setattr(fixed_walk, "RELATIVE", 0.0)
+    monkeypatch.setattr(fixed_walk, "BASE_LIMBS", limbs[0])
+    monkeypatch.setattr(fixed_walk, "CHANGE_LIMBS", limbs[1])
+    moved, _ = check_walk(network(name), 0)
+    assert moved > 1e-13
+
+
+def test_neurons_that_nothing_moves_are_not_kept() -> None:
+    graph = network("conv")
+    _, _, walk = around(graph, 1, 0)
+    assert walk.run() is not None
+    assert walk.kept.count < graph.neurons / 4
+
+
+def test_no_time_and_no_such_form() -> None:
+    graph = network("conv")
+    _, _, walk = around(graph, 1, 0)
+    walk.budget = Budget(0.0)
+    assert walk.run() is None
+    other = NETWORKS["scale_after_second"](np.random.default_rng(0))
+    assert around(other, 1, 0)[2].run() is None
+
+
+def test_a_constant_at_nought_stays_within_its_error() -> None:
+    """A neuron that is constant and may have either sign: its ReLU is off by no more than is said."""
+    graph = network("conv")
+    _, _, walk = around(graph, 1, 0)
+    node = graph.nodes[graph.relus[0]].parents[0]
+    part = walk._part(node)
+    assert part is not None
+    still = walk.images.shape[node] is not None
+    assert still
+    walk.parts[node] = part
+    size = walk._ends(node).size
+    at = int((size == 0).nonzero()[0, 0])
+    part.base.parts[:, at] = 0.0
+    part.base.parts[-1, at] = -1e-9
+    part.error[at] = 3e-9
+    made = walk._relu(node)
+    assert made.base.value[at] == -1e-9
+    assert made.error[at] >= 3e-9
+    assert torch.equal(
+        made.base.value[size == 0] >= -1e-8, torch.ones_like(size[size == 0], dtype=torch.bool)
+    )
