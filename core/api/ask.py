@@ -16,6 +16,7 @@ import numpy as np
 
 from verifolio.api.data import as_dataset, one_input, recoded
 from verifolio.api.models import ExportedModel, class_positions, exported
+from verifolio.api.numbers import Epsilon, Radius, Range, check_least, chosen_epsilon, chosen_range
 from verifolio.api.progress import Counter
 from verifolio.cli.bundles import RunningMany
 from verifolio.cli.common import open_oracle
@@ -31,8 +32,6 @@ from verifolio.results.comparison import Comparison
 from verifolio.results.decide import Inputs, Mode, warn
 from verifolio.results.robustness import InputVerdict, Robustness
 
-Epsilon = float | Mapping[str, float] | Sequence[float]
-Range = tuple[float, float] | Mapping[str, tuple[float, float]] | None
 Norm = Literal["l1", "l2", "linf"]
 Indices = Sequence[int] | slice | str | None
 
@@ -102,8 +101,9 @@ class Prepared:
     def inputs(self, indices: Sequence[int], epsilon: Epsilon) -> Inputs:
         """The question around these inputs."""
         data = replace(self.data, features=self.data.features or self.model.features)
-        fixed = (*self.told.get("fixed", ()), *still(data, epsilon))
-        wanted = self.told.get("range")
+        radius = chosen_epsilon(epsilon)
+        fixed = (*self.told.get("fixed", ()), *still(data, radius))
+        wanted = chosen_range(self.told.get("range"))
         if wanted is None:
             wanted = (-math.inf, math.inf) if len(data.shape) == 1 else (0.0, 1.0)
         features = Features(
@@ -111,7 +111,7 @@ class Prepared:
             data.size,
             fixed,
             self.told.get("integers", ()),
-            epsilon,
+            radius,
             wanted,
         )
         names = tuple(map(str, self.model.classes)) or data.class_names
@@ -130,7 +130,7 @@ class Prepared:
         return made
 
 
-def still(data: Dataset, epsilon: Epsilon) -> tuple[int, ...]:
+def still(data: Dataset, epsilon: Radius) -> tuple[int, ...]:
     """The features that are categories, which do not change; refuses a radius for one."""
     named = set(epsilon) if isinstance(epsilon, Mapping) else set()
     for k, name in enumerate(data.features):
@@ -191,6 +191,7 @@ def prepare(
     by_order = chosen_property(told).by_order
     name = str(told.get("name", ""))
     made = exported(model, data, preprocessing_of(**given), name=name, by_order=by_order)
+    check_least(RunningMany, told)
     running = {k: told[k] for k in RUNNING if k in told}
     options = tuple(f"{k}={v}" for k, v in dict(told.get("options", {})).items())
     store = str(told.get("store", ""))
@@ -345,6 +346,9 @@ def compare(
     **options: Unpack[ManyOptions],
 ) -> Comparison:
     """The same question of several models, by name: which are proved where, and for which others fail."""
+    if not isinstance(models, Mapping) or not models:
+        remedy = 'compare({"first": model, "second": other}, X, y, epsilon=0.05)'
+        raise InputError("models", "models by name", type(models).__name__, remedy)
     found = {}
     for name, model in models.items():
         named: ManyOptions = {**options, "name": name}

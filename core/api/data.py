@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,8 @@ def as_dataset(
     if isinstance(X, Dataset):
         return in_layout(_relabelled(X, y), layout)
     if isinstance(X, str | Path):
+        if isinstance(y, str):  # the name of a column
+            X, y = f"{X}:{y}", None
         return in_layout(_relabelled(load_data(str(X)), y), layout)
     features: tuple[str, ...] = ()
     categories: dict[int, tuple[str, ...]] = {}
@@ -64,11 +66,19 @@ def as_dataset(
 
 
 def one_input(x: object, label: object = None, **how: Any) -> Dataset:
-    """A data set of a single input without a batch axis."""
-    if isinstance(x, str | Path):
-        return as_dataset(x, None, **how)
+    """A data set of a single input without a batch axis, or of one row of a table, or of one picture."""
+    labels: object = None if label is None else [label]
+    if isinstance(x, str | Path | Dataset) or _is_frame(x):
+        named = isinstance(label, str) and label in getattr(x, "columns", ())
+        found = as_dataset(x, label if named else None, **how)
+        if len(found) != 1:
+            remedy = "verifolio.robustness asks about many"
+            raise InputError("input", "one", f"{len(found)}", remedy)
+        return found if named else _relabelled(found, labels)
     values = _array(x, "input")
-    return as_dataset(values[None], None if label is None else [label], **how)
+    if values.ndim == 2 and len(values) == 1:  # a row of a table, with the axis of rows
+        values = values[0]
+    return as_dataset(values[None], labels, **how)
 
 
 def label_text(label: object) -> str:
@@ -96,6 +106,7 @@ def _labels(y: object, count: int) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         and given.shape[1] > 1
         and given.dtype.kind in "fiub"
         and (given.sum(axis=1) == 1).all()
+        and ((given == 0) | (given == 1)).all()
     ):
         given = given.argmax(axis=1)  # one-hot
     given = given.ravel()
@@ -105,13 +116,22 @@ def _labels(y: object, count: int) -> tuple[NDArray[np.int64], tuple[str, ...]]:
         whole = given.astype(np.int64)
         if (whole == given).all() and (whole >= 0).all() and int(whole.max(initial=0)) < MOST_CLASSES:
             return whole, ()
+        if (whole == given).all() and (whole < 0).any() and len(set(whole.tolist())) < MOST_CLASSES:
+            return _named([str(v) for v in whole.tolist()], key=int)  # such as -1 and 1
         raise InputError(
             "labels", "class numbers from 0, or names", f"such as {given[0]}", "labels are classes"
         )
     texts = [label_text(v) for v in given.tolist()]
     if all(t.isascii() and t.isdigit() and len(t) < 10 for t in texts):
         return _labels(np.array(texts, np.int64), count)
-    names = tuple(sorted(set(texts)))
+    return _named(texts)
+
+
+def _named(
+    texts: list[str], key: Callable[[str], Any] | None = None
+) -> tuple[NDArray[np.int64], tuple[str, ...]]:
+    """Positions of names in their order."""
+    names = tuple(sorted(set(texts), key=key))
     position = {name: k for k, name in enumerate(names)}
     return np.array([position[t] for t in texts], np.int64), names
 

@@ -150,6 +150,11 @@ def exported(
     """
     wanted = shape or (None if data is None else data.shape)
     found = load_model(model, wanted)
+    if by_order and found.quantities:
+        remedy = (
+            "ask about the number itself: property='output-range', property_options={'lower': 0, 'upper': 1}"
+        )
+        raise InputError(f"model {found.name}", "a classifier", "a regressor, which has no classes", remedy)
     if by_order and (found.outputs or found.predict) and not found.classes:
         found = as_scores(found)
     content = fold(found.model, preprocessing)
@@ -186,6 +191,9 @@ def compare_with_original(
 ) -> ExportedModel:
     """Both on the first inputs of the data; refuses a network that computes something else."""
     network = bare.network
+    if not bare.classes and any(n.startswith("-") and n[1:].isdigit() for n in data.class_names):
+        got, remedy = f"such as {data.class_names[0]}", "give the places of the classes among the outputs"
+        raise InputError("labels", "class numbers from 0, or names", got, remedy)
     check_shape(replace(data, class_names=()) if bare.classes else data, network)
     count = min(len(data), COMPARED)
     inputs = np.stack([data.image(i) for i in range(count)])

@@ -14,6 +14,7 @@ import numpy as np
 from verifolio.api.ask import ManyOptions, Prepared, chosen_indices, chosen_norm, prepare, with_store
 from verifolio.api.data import as_dataset, one_input
 from verifolio.api.models import class_positions
+from verifolio.api.numbers import chosen_range
 from verifolio.api.progress import Counter
 from verifolio.cli.common import open_oracle
 from verifolio.errors import InputError
@@ -201,9 +202,9 @@ def range_text(wanted: object, data: Dataset) -> str:
         raise InputError("range", "the legal values of a table", "none", "say it: range=(0, 1)")
     if wanted is None:
         return "0,1"
-    if isinstance(wanted, Mapping) or len(cast(Sequence[float], wanted)) != 2:
+    if isinstance(wanted, Mapping):
         raise InputError("range", "one pair (low, high) for all values", str(wanted), "range=(0, 1)")
-    low, high = map(float, cast(Sequence[float], wanted))
+    low, high = cast(tuple[float, float], chosen_range(wanted))
     if not (math.isfinite(low) and math.isfinite(high)):
         raise InputError("range", "two finite numbers", str(wanted), "a search over radii needs an end")
     return f"{low!r},{high!r}"

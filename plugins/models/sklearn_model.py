@@ -76,18 +76,22 @@ class SklearnModel(Exporter):
 
         if classes:
             return Export(data, name.lower(), None, predict, classes, features, categories)
-        return Export(data, name.lower(), outputs, None, (), features, categories)
+        return Export(data, name.lower(), outputs, None, (), features, categories, quantities=True)
 
 
 def refuse_trees(model: Any) -> None:
-    """Ensembles of trees are not neural networks; they are refused by name."""
-    steps = [step for _, step in model.steps] if hasattr(model, "steps") else [model]
-    for step in steps:
-        name = type(step).__name__
-        if any(word in name for word in TREES):
-            expected = "a neural network, a linear model, or a pipeline that ends in one"
-            remedy = "tree ensembles need a verifier of their own kind, which is not part of verifolio"
-            raise UnsupportedNetwork(f"model {name}", expected, "a tree ensemble", remedy)
+    """Ensembles of trees are not neural networks; they are refused by name, wherever they are in the model."""
+    name = type(model).__name__
+    if any(word in name for word in TREES):
+        expected = "a neural network, a linear model, or a pipeline that ends in one"
+        remedy = "tree ensembles need a verifier of their own kind, which is not part of verifolio"
+        raise UnsupportedNetwork(f"model {name}", expected, "a tree ensemble", remedy)
+    steps = [step for _, step in model.steps] if hasattr(model, "steps") else []
+    inside = [getattr(model, part, None) for part in ("best_estimator_", "estimator_")]
+    members = getattr(model, "estimators_", ())
+    for step in (*steps, *inside, *(members if isinstance(members, list) else ())):
+        if step is not None and not isinstance(step, str):
+            refuse_trees(step)
 
 
 def to_onnx(

@@ -99,6 +99,9 @@ def picked(module: Any, shape: tuple[int, ...], dtype: Any) -> Any:
     name = type(module).__name__.lower()
     key = None if isinstance(got, torch.Tensor) else _key(got, name)
     found = got if key is None else got[key]
+    if not found.is_floating_point():
+        remedy = "return the scores: what comes before argmax or a threshold"
+        raise InputError(f"model {name}", "scores", f"whole numbers ({found.dtype})", remedy)
     if found.ndim == 2 and len(found) == 1:
         return module if key is None else _wrapped(module, key)
     if found.ndim == 1:

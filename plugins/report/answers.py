@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from verifolio.model.outputs import outputs_from_bytes
 from verifolio.plugin.account import Account, Asked, Event, Example, InputResult, Reader
 from verifolio.storage.revision import SOUNDNESS_REVISION
 
@@ -87,7 +88,7 @@ def _result(network: str, r: dict[str, Any]) -> InputResult:
 
 def _example(network: str, r: dict[str, Any]) -> Example:
     labels, ball = json.loads(r["labels"]), json.loads(r["ball"]) if r["ball"] else None
-    outputs = np.frombuffer(r["witness_y"], np.float32)
+    outputs = outputs_from_bytes(r["witness_y"])
     x = np.frombuffer(r["witness_x"], np.float32).astype(np.float64)
     return Example(
         network,

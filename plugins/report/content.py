@@ -16,7 +16,7 @@ from verifolio.plugin.section import Content
 
 from .compare import Comparison, Share, compare_all, decided
 from .png import difference, picture
-from .provenance import moment
+from .provenance import day
 from .sentence import NORMS, answer, cards, short
 
 PICTURES = 240  # counterexamples with pictures, and
@@ -43,7 +43,7 @@ def page_content(
     place = {name: k for k, name in enumerate(names)}
     return {
         "title": f"verifolio: {', '.join(short(n) for n in names)}"[:120],
-        "made": moment(time.time()),
+        "made": day(time.time()),
         "networks": networks,
         "alarms": [text for account in accounts for text in account.alarms],
         "chapters": [chapter(a, place, (made or {}).get(k, ())) for k, a in enumerate(accounts)],

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from verifolio.model.outputs import outputs_from_bytes
 from verifolio.plugin.account import Account, Asked, Event, Example, InputResult, Reader
 from verifolio.storage.revision import SOUNDNESS_REVISION
 
@@ -107,7 +108,7 @@ def _result(place: tuple[str, str, str], r: dict[str, Any]) -> InputResult:
 
 
 def _example(place: tuple[str, str, str], r: dict[str, Any]) -> Example:
-    outputs = np.frombuffer(r["witness_y"], np.float32)
+    outputs = outputs_from_bytes(r["witness_y"])
     near = None if r["near"] is None else np.frombuffer(r["near"], np.float32).astype(np.float64)
     return Example(
         *place,

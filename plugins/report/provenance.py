@@ -45,6 +45,12 @@ def moment(when: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S %z", time.localtime(when))
 
 
+def day(when: float) -> str:
+    """A time as it stands in a letter."""
+    told = time.localtime(when)
+    return f"{told.tm_mday} {time.strftime('%B %Y, %H:%M %Z', told)}"
+
+
 def command_facts(connection: sqlite3.Connection, run: str) -> dict[str, str]:
     """The last command that used a store (or the one that is asked for), in the words of its options."""
     if not has_table(connection, "runs"):

@@ -46,15 +46,22 @@ def _about_radii(account: Account) -> str:
     norm = NORMS.get(account.provenance.get("norm", ""), "")
     where = f"{radius:g}" + (f" ({norm})" if norm else "")
     order = sorted(shares, key=lambda n: (-shares[n].low, -shares[n].high))
+    if not order:
+        return _verdicts(account)
     if len(order) == 1:
         share = shares[order[0]]
         return f"{short(order[0])} is robust on {_both(share)} within radius {where}."
-    inputs = max((s.of for s in shares.values()), default=0)
+    inputs = shares[order[0]].of
     first = f"{short(order[0])} is robust on {shares[order[0]].text} of {count(inputs, 'input', 'inputs')}"
-    others = [f"{short(n)} on {shares[n].text}" for n in order[1:NAMED]]
+    others = [f"{short(n)} on {_text(shares[n], inputs)}" for n in order[1:NAMED]]
     more = len(order) - NAMED
     others += [count(more, "more network below that", "more networks below that")] if more > 0 else []
     return f"Within radius {where}, {', '.join([first, *others[:-1]])} and {others[-1]}."
+
+
+def _text(share: Share, inputs: int) -> str:
+    """The share, and of how many where a run has not come as far with this network."""
+    return share.text + (f" of {count(share.of, 'input', 'inputs')}" if share.of != inputs else "")
 
 
 def _both(share: Share) -> str:

@@ -4,6 +4,7 @@ const page = document.getElementById('page');
 const source = document.body.dataset.source;
 const hidden = new Set();  // networks that the reader has put aside
 const redraw = [];  // what depends on the width of the window or on the networks that are shown
+const onPaper = [];  // what shows more on paper than in a window
 const GALLERY = 8;
 
 function section(title, note, ...children) {
@@ -66,7 +67,7 @@ function curveSection(chapter) {
     e.currentTarget.setAttribute('aria-pressed', String(!hidden.has(k)));
     redraw.forEach((f) => f());
   } }, swatch(content.networks[k].colour), content.networks[k].short))));
-  const note = about ? 'The line is the share of inputs that are proved robust at a radius; the band above it is neither proved nor refuted. Misclassified inputs are robust at no radius.' : 'How many questions were decided within a time; reused answers are left out.';
+  const note = about ? 'The line is the share of inputs that are proved robust at a radius; the band above it is neither proved nor refuted. Misclassified inputs are robust at no radius.' + (chapter.comparisons.length ? ' Dotted: the radii at which networks are compared below.' : '') : 'How many questions were decided within a time; reused answers are left out.';
   return section(about ? 'Robust inputs by radius' : 'Decided within a time', note, legend, holder);
 }
 
@@ -152,6 +153,7 @@ function livePanel(live) {
 
 function build() {
   redraw.length = 0;
+  onPaper.length = 0;
   const first = content.chapters[0];
   const head = el('header', {}, el('div', { class: 'above' }, el('b', {}, 'verifolio'), el('span', {}, content.made), content.chapters.length > 1 && el('span', {}, plural(content.chapters.length, 'run', 'runs'))),
     content.alarms.length > 0 && el('div', { class: 'alarm', role: 'alert' }, el('b', {}, plural(content.alarms.length, 'soundness alarm', 'soundness alarms')), content.alarms.map((a) => el('div', {}, a))), livePanel(content.live), el('h1', {}, first ? solid(first.answer) : 'No results yet.'));
@@ -165,6 +167,7 @@ function build() {
 function inputsSection(chapter) {
   const made = resultsTable(chapter, content.networks, hidden, (k) => openExample(chapter.examples[k]));
   redraw.push(made.draw);
+  onPaper.push(made.paper);
   return section(chapter.brackets ? 'Every input' : 'Every question', chapter.brackets ? 'The bar is solid up to the radius that is proved and light up to the closest counterexample, which the red mark shows.' : '', made.node);
 }
 
@@ -175,7 +178,7 @@ function resized() {
   redraw.forEach((f) => f());
 }
 window.addEventListener('resize', resized);
-window.addEventListener('beforeprint', () => { document.querySelectorAll('details').forEach((d) => { d.open = true; }); });
+window.addEventListener('beforeprint', () => { onPaper.forEach((f) => f()); document.querySelectorAll('details').forEach((d) => { d.open = true; }); });
 
 // The live view asks for news; the reader's place, sorting and open dialog stay as long as nothing is new.
 let known = '';

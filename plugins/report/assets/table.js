@@ -1,5 +1,6 @@
 // The table of inputs: sorted and filtered in memory, a few rows in the page at a time.
 const PAGE = 25;
+const PAPER = 400;  // rows on paper, some ten sheets; a count says how many there are
 const STATUS = { proved: '✓ proved', closed: '✓ closed', refuted: '✕ refuted', open: '? open', misclassified: '✕ misclassified', error: '! error' };
 const LOOKS = { closed: 'proved' };
 
@@ -88,5 +89,5 @@ function resultsTable(chapter, networks, hidden, openExample) {
     statuses.length > 1 && el('select', { 'aria-label': 'Status', onchange: (e) => { state.status = e.target.value; state.shown = PAGE; draw(); } }, el('option', { value: '' }, 'every status'), statuses.map((s) => el('option', { value: s }, s))),
     seen);
   draw();
-  return { node: el('div', {}, controls, el('div', { class: 'scroll' }, el('table', { class: 'results' }, el('thead', {}, el('tr', {}, heads)), body)), more), draw };
+  return { node: el('div', {}, controls, el('div', { class: 'scroll' }, el('table', { class: 'results' }, el('thead', {}, el('tr', {}, heads)), body)), more), draw, paper: () => { state.shown = Math.max(state.shown, PAPER); draw(); } };
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -130,7 +131,109 @@ def test_no_inputs_are_no_question() -> None:
         parse_indices("3:1", 10)
 
 
-def test_a_radius_in_quotes_is_explained() -> None:
-    text: Any = "8/255"
-    with pytest.raises(InputError, match="without quotes"):
-        verifolio.robustness(linear(3), X, [0, 1, 2, 0], epsilon=text, executor="inline")
+def test_a_radius_may_be_any_number_and_nothing_else() -> None:
+    def ask(epsilon: Any) -> str:
+        return repr(verifolio.robustness(linear(3), X, [0, 1, 2, 0], epsilon=epsilon, executor="inline"))
+
+    plain = ask(0.125)
+    for same in ("1/8", "0.125", np.float32(0.125), np.array(0.125), torch.tensor(0.125)):
+        assert ask(same) == plain
+    for wrong in (None, True, "many", -0.1, float("nan"), float("inf"), [0.1, None]):
+        with pytest.raises(InputError, match="epsilon"):
+            ask(wrong)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"jobs": 0}, {"timeout": -1}, {"memory": "2"}, {"range": 1}, {"range": (1, 0)}, {"range": (0, None)}],
+)
+def test_numbers_that_make_no_sense_are_refused(options: Any) -> None:
+    with pytest.raises(InputError, match=next(iter(options))):
+        verifolio.robustness(linear(3), X, [0, 1, 2, 0], epsilon=0.01, executor="inline", **options)
+
+
+def test_soft_labels_have_no_class() -> None:
+    """They were taken for one-hot labels, whose first largest entry is the class."""
+    with pytest.raises(InputError, match="labels"):
+        verifolio.robustness(linear(2), X, np.full((4, 2), 0.5), epsilon=0.01, executor="inline")
+    hard = verifolio.robustness(linear(2), X, np.eye(2)[[0, 1, 1, 0]], epsilon=0.01, executor="inline")
+    assert [v.label for v in hard] == ["0", "1", "1", "0"]
+
+
+def test_a_module_that_gives_the_class_is_no_network_of_scores() -> None:
+    """Its class number was taken for the logit of class 1."""
+
+    class Predicts(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.argmax(1, keepdim=True)
+
+    with pytest.raises(InputError, match="before argmax"):
+        verifolio.robustness(Predicts(), X, [0, 1, 1, 0], epsilon=0.01, executor="inline")
+
+
+def test_several_models_have_names() -> None:
+    models: Any = [linear(2), linear(2)]
+    with pytest.raises(InputError, match="models by name, got list"):
+        verifolio.compare(models, X, [0, 1, 1, 0], epsilon=0.01, executor="inline")
+
+
+def test_only_colours_can_be_in_another_order() -> None:
+    """The features of a table were reversed without a word, and torch could not read a reversed picture."""
+    with pytest.raises(InputError, match="pictures of 3 channels"):
+        verifolio.robustness(linear(2), X, epsilon=0.01, channels="bgr", executor="inline")
+    pictures = np.random.default_rng(0).random((2, 3, 2, 2), np.float32)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(12, 2))
+    exported = verifolio.export(model, pictures, channels="bgr")
+    wanted = model(torch.from_numpy(pictures[:, ::-1].copy())).detach().numpy()
+    assert np.allclose([exported.network.replay(x.ravel()) for x in pictures], wanted, atol=1e-5)
+
+
+def test_a_regressor_has_no_classes() -> None:
+    """Its number was taken for a logit, and that it stayed above 0 was called proved."""
+    from sklearn.linear_model import LinearRegression
+
+    model = LinearRegression().fit(X, [100.0, 200.0, 150.0, 120.0])
+    with pytest.raises(InputError, match="a classifier, got a regressor"):
+        verifolio.robustness(model, X, epsilon=0.01, executor="inline")
+    held: Any = {"property": "output-range", "property_options": {"lower": 0, "upper": 300}}
+    assert verifolio.robustness(model, X, epsilon=0.01, executor="inline", **held).counts["proved"] == 4
+
+
+def test_a_row_of_a_table_stays_a_row_whatever_axes_it_has() -> None:
+    """With the axis of rows it was taken for a picture, whose values lie between 0 and 1."""
+    pandas: Any = pytest.importorskip("pandas", reason="pandas is not installed")
+    model = torch.nn.Linear(2, 2)
+    with torch.no_grad():
+        model.weight.copy_(torch.eye(2))
+        model.bias.zero_()
+    row = np.array([0.9, 0.7])
+    for given in (row, row[None], pandas.DataFrame(row[None], columns=["a", "b"]), list(row)):
+        found = verifolio.verify(model, given, 0, epsilon=0.5, executor="inline")
+        assert found.counterexample is not None and found.counterexample.input.max() > 1
+    with pytest.raises(InputError, match="expected one, got 4"):
+        verifolio.verify(model, pandas.DataFrame(X), 0, epsilon=0.5, executor="inline")
+
+
+def test_the_label_of_one_picture_counts(tmp_path: Path) -> None:
+    """It was not read, so that a picture of another class was proved."""
+    from PIL import Image
+
+    Image.fromarray(np.array([[255, 0]], np.uint8)).save(tmp_path / "one.png")
+    layer = torch.nn.Linear(2, 2)
+    model = torch.nn.Sequential(torch.nn.Flatten(), layer)
+    with torch.no_grad():
+        layer.weight.copy_(torch.eye(2))
+        layer.bias.zero_()
+    asked: Any = {"epsilon": 0.1, "executor": "inline"}
+    assert verifolio.verify(model, tmp_path / "one.png", 0, **asked).status == "proved"
+    assert verifolio.verify(model, tmp_path / "one.png", 1, **asked).status == "misclassified"
+
+
+def test_labels_below_zero_are_names_that_the_model_must_know() -> None:
+    from sklearn.svm import LinearSVC
+
+    signs = [-1, 1, 1, -1]
+    found = verifolio.robustness(LinearSVC().fit(X, signs), X, signs, epsilon=0.01, executor="inline")
+    assert found.accuracy == 1 and [v.label for v in found] == ["-1", "1", "1", "-1"]
+    with pytest.raises(InputError, match="class numbers from 0"):
+        verifolio.robustness(linear(2), X, signs, epsilon=0.01, executor="inline")

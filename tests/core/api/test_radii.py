@@ -45,8 +45,11 @@ def test_brackets_hold_and_are_as_narrow_as_asked(
         assert np.abs(found.input - x).max() <= radius.upper + 1e-6
         near = x + rng.uniform(-radius.lower, radius.lower, (200, 1, 8, 8))
         for points, same in ((found.input[None], False), (np.clip(near, 0, 1), True)):
-            said = model(torch.from_numpy((points - MEAN) / STD).float()).argmax(1).numpy()
-            assert ((said == int(digits[1][radius.index])) == same).all()
+            scores = model(torch.from_numpy((points - MEAN) / STD).float()).detach().numpy()
+            own = scores[:, int(digits[1][radius.index])].copy()
+            scores[:, int(digits[1][radius.index])] = -np.inf
+            # torch rounds otherwise than ONNX Runtime, and at a critical radius two scores are almost equal
+            assert ((own - scores.max(axis=1) > (-1e-4 if same else 1e-4)) == same).all()
         assert str(int(found.outputs.argmax())) == found.prediction != found.label == radius.label
 
 

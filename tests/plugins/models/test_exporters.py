@@ -15,6 +15,7 @@ import torch
 from sklearn.datasets import load_wine
 from sklearn.ensemble import RandomForestClassifier
 from sklearn.linear_model import LinearRegression, LogisticRegression, RidgeClassifier, SGDClassifier
+from sklearn.model_selection import GridSearchCV
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
@@ -147,6 +148,9 @@ def test_regressors_are_exported() -> None:
 def test_what_is_no_network_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedNetwork, match=r"RandomForestClassifier.*tree ensemble"):
         verifolio.export(RandomForestClassifier(2).fit(X, Y), X)
+    searched = GridSearchCV(RandomForestClassifier(2), {"max_depth": [1]}, cv=2)
+    with pytest.raises(UnsupportedNetwork, match=r"RandomForestClassifier.*tree ensemble"):
+        verifolio.export(make_pipeline(StandardScaler(), searched).fit(X, Y), X)
     with pytest.raises(InputError, match="fitted"):
         verifolio.export(LogisticRegression(), X)
     with pytest.raises(InputError, match="features, got 12"):

@@ -56,6 +56,7 @@ class Browser:
         self._session = attached["sessionId"]
         for domain in ("Page", "Runtime", "Log", "Network"):
             self._call(f"{domain}.enable")
+        self._call("Performance.enable", timeDomain="threadTicks")
 
     def open(self, url: str, width: int = 1280, height: int = 900) -> float:
         """Open a page at a size; gives the seconds until it was loaded."""
@@ -68,6 +69,11 @@ class Browser:
         while not self._loaded:
             self._event()
         return time.monotonic() - began
+
+    def busy(self) -> float:
+        """Seconds of processor that the page has taken since it was opened, however busy the machine is."""
+        told = self._call("Performance.getMetrics")["metrics"]
+        return float(next(m["value"] for m in told if m["name"] == "TaskDuration"))
 
     def _size(self, width: int, height: int) -> None:
         phone = width < 600

@@ -19,7 +19,9 @@ from verifolio.storage.runs import Recorder
 
 pytestmark = pytest.mark.slow
 HOSTILE = "</script><img src=x onerror=alert(1)>'\"&{{x}}"
-FAST = 3.0  # seconds until a page with 10 000 inputs can be used
+# Seconds of processor until a page with 10 000 inputs can be used. On a machine that does nothing else it is there
+# within three seconds by the clock, which also has starting the page's process; a busy machine would fail by that.
+FAST = 1.5
 ROWS = "[...document.querySelectorAll('table.results tbody tr')]"
 
 
@@ -30,6 +32,7 @@ class Tab(Protocol):
     requests: list[str]
 
     def open(self, url: str, width: int = 1280, height: int = 900) -> float: ...
+    def busy(self) -> float: ...
     def run(self, code: str) -> Any: ...
     def wait(self, code: str) -> Any: ...
     def dark(self, dark: bool = True) -> None: ...
@@ -133,15 +136,13 @@ def test_a_counterexample_opens(browser: Tab, tmp_path: Path) -> None:
 
 def test_ten_thousand_inputs_load_quickly(browser: Tab, tmp_path: Path) -> None:
     url = write(tmp_path, account(5000))
-    taken = browser.open(url)
-    assert taken < FAST, f"{taken:.1f} s"
+    browser.open(url)
+    taken = browser.busy()
+    assert 0 < taken < FAST, f"{taken:.1f} s"
     assert browser.run("document.querySelector('.seen').textContent") == "25 of 10000 shown"
-    spent = browser.run("""(() => {
-        const began = performance.now();
-        [...document.querySelectorAll('th button')].find(b => b.textContent === 'proved').click();
-        return performance.now() - began;
-    })()""")
-    assert spent < 1000
+    before = browser.busy()
+    browser.run("[...document.querySelectorAll('th button')].find(b => b.textContent === 'proved').click()")
+    assert browser.busy() - before < FAST / 3
     assert browser.errors == []
 
 
@@ -191,6 +192,7 @@ def test_the_page_prints(browser: Tab, tmp_path: Path) -> None:
     browser.open(write(tmp_path, account()))
     browser.paper(tmp_path / "page.pdf")
     assert (tmp_path / "page.pdf").read_bytes().startswith(b"%PDF")
+    assert browser.run(f"{ROWS}.length") == 80  # in the window there are 25 at first
     assert browser.errors == []
 
 

@@ -8,6 +8,7 @@ import re
 import sqlite3
 import zlib
 from base64 import b64decode
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -230,6 +231,9 @@ def test_the_answer_names_the_most_robust_first() -> None:
         "distribution", networks={"a": "", "b.onnx": ""}, results=tuple(rows), thresholds=(0.1,)
     )
     assert answer(account) == "Within radius 0.1, b is robust on 100 % of 4 inputs and a on 0 %."
+    begun = replace(account, results=tuple(rows[3:]))
+    assert answer(begun) == "Within radius 0.1, b is robust on 100 % of 4 inputs and a on 0 % of 1 input."
+    assert answer(replace(account, results=())).startswith("0 questions")
 
 
 def decoded(address: str) -> tuple[int, int, bytes]:
