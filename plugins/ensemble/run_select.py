@@ -107,6 +107,7 @@ def show(request: SelectionRequest, result: SelectionResult) -> None:
         say(f"{change}, {swap.joint_errors} joint errors")
     if not result.swaps:
         say("no replacement is better")
+    say(fewest_line(result, names))
     if result.before:
         say()
         rows_ = zip(request.epsilons, result.before, result.after, strict=True)
@@ -114,6 +115,15 @@ def show(request: SelectionRequest, result: SelectionResult) -> None:
     say()
     counts = {k: v for k, v in result.stats.items() if v and not isinstance(v, dict)}
     say(f"{result.seconds:.2f} s; " + ", ".join(f"{k} {v}" for k, v in counts.items()))
+
+
+def fewest_line(result: SelectionResult, names: Sequence[str]) -> str:
+    """What the last ensemble could be at best."""
+    best = result.fewest
+    who = f"{' '.join(names[m] for m in best.ensemble)}: {best.joint_errors} joint errors"
+    have = result.errors.joint_errors(result.final)
+    claim = "the fewest of all ensembles of this size" if best.proved else "not proved to be the fewest"
+    return f"{who}, {claim} (the last ensemble has {have})"
 
 
 def matrix_rows(errors: MutualErrors, names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -152,6 +162,11 @@ def describe(request: SelectionRequest, result: SelectionResult) -> dict[str, An
             }
             for s in result.swaps
         ],
+        "fewest": {
+            "ensemble": result.fewest.ensemble,
+            "joint_errors": result.fewest.joint_errors,
+            "proved": result.fewest.proved,
+        },
         "robust_accuracy": {
             "before": _pairs([a.share for a in result.before]),
             "after": _pairs([a.share for a in result.after]),

@@ -21,6 +21,7 @@ from verifolio.plugin.property import Reference
 
 from .accuracy import RobustAccuracy, robust_accuracies
 from .balls import Balls
+from .fewest import Fewest, fewest_errors
 from .joint import JointOptions
 from .ledger import EnsembleLedger
 from .scores import Interval, MutualErrors, Swap, add_up, replace_members
@@ -86,7 +87,8 @@ class SelectionResult:
     """`by_epsilon` are the mutual errors of each radius, `errors` those that ranked the members.
 
     `scores` belong to the first ensemble, `final_scores` to the last; `before` and `after` are the robust
-    accuracies of the whole ensembles (averaged outputs) for each radius.
+    accuracies of the whole ensembles (averaged outputs) for each radius. `fewest` is an ensemble of the same size
+    with the fewest mutual errors of all.
     """
 
     points: tuple[int, ...]
@@ -97,6 +99,7 @@ class SelectionResult:
     scores: tuple[Interval, ...]
     final_scores: tuple[Interval, ...]
     swaps: tuple[Swap, ...]
+    fewest: Fewest
     before: tuple[RobustAccuracy, ...] = ()
     after: tuple[RobustAccuracy, ...] = ()
     seconds: float = 0.0
@@ -151,7 +154,7 @@ class EnsembleSelection(Estimator):
             )
             final = swaps[-1].ensemble if swaps else request.start
             ends = (request.start, final)
-            curves = [self._accuracy(request, e, oracle, ledger, progress) for e in ends]
+            curves = {e: self._accuracy(request, e, oracle, ledger, progress) for e in dict.fromkeys(ends)}
         finally:
             ledger.close()
         stats = asdict(balls.survey.tally) | {"asked": dict(oracle.counts)}
@@ -166,8 +169,9 @@ class EnsembleSelection(Estimator):
             scores[0],
             scores[1],
             tuple(swaps),
-            curves[0],
-            curves[1],
+            fewest_errors(errors, len(request.start)),
+            curves[ends[0]],
+            curves[ends[1]],
             seconds,
             stats,
         )

@@ -153,7 +153,7 @@ def test_the_select_command(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     picture = tmp_path / "heat.png"
     assert run(["ensemble", "select", *files, *asked, *more, "--picture", str(picture)]) == 0
     told = json.loads(capsys.readouterr().out)
-    assert {"final", "mutual_errors", "uniqueness", "swaps", "robust_accuracy"} <= told.keys()
+    assert {"final", "mutual_errors", "uniqueness", "swaps", "fewest", "robust_accuracy"} <= told.keys()
     assert len(told["robust_accuracy"]["before"]) == 1
     assert picture.stat().st_size > 1000
     assert run(["ensemble", "select", *files, *asked[:2], "--size", "3", "--epsilon", "0.1"]) == 2
