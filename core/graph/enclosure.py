@@ -38,11 +38,16 @@ def gamma(terms: int) -> float:
 
 def enclose(graph: Graph, x: Array) -> Enclosed:
     """Value and error radius of the output at the float64 point `x`, which is taken as exact."""
+    return enclose_all(graph, x)[graph.output]
+
+
+def enclose_all(graph: Graph, x: Array) -> list[Enclosed]:
+    """The same of every node."""
     known: list[Enclosed] = [(np.asarray(x, np.float64), np.zeros(len(x)))]
     with np.errstate(all="ignore"):  # an overflow becomes an infinite radius
         for node in graph.nodes[1:]:
             known.append(_admit_overflow(*_enclose_node(node, [known[p] for p in node.parents])))
-    return known[graph.output]
+    return known
 
 
 def _admit_overflow(value: Array, radius: Array) -> Enclosed:

@@ -177,7 +177,9 @@ class TensorEvaluator:
         from verifolio.run.threads import one_thread
 
         with one_thread(), torch.no_grad():
-            out: Tensor = function(*(torch.from_numpy(np.ascontiguousarray(x)) for x in inputs))
+            out: Tensor = function(
+                *(torch.from_numpy(np.require(x, requirements=("C", "W"))) for x in inputs)
+            )
         return np.asarray(out.numpy())
 
     def linearise(self, x: Array) -> tuple[Array, Pull]:

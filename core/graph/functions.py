@@ -23,7 +23,7 @@ class Function:
     value: TensorMap
     derivative: TensorMap
     domain: tuple[float, float] = (-torch.inf, torch.inf)
-    ulps: float = 4.0
+    ulps: float = 4.0  # what mathematical libraries state for most functions, and a margin
 
 
 def _logistic_slope(x: Tensor, _: float) -> Tensor:

@@ -45,10 +45,13 @@ class Flag(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Witness:
-    """A replayed counterexample: float32 inputs and ONNX Runtime's outputs, flat and concatenated."""
+    """A replayed counterexample: float32 inputs and ONNX Runtime's outputs, flat and concatenated.
+
+    The outputs are doubles where the network's are doubles or long integers.
+    """
 
     x: NDArray[np.float32]
-    y: NDArray[np.float32]
+    y: NDArray[np.floating]
     margins: tuple[float, ...]
     flags: frozenset[Flag] = frozenset()
 

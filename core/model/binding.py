@@ -164,3 +164,15 @@ def _check_tensors(kind: str, declared: Sequence[Tensor], actual: Sequence[Tenso
             expected = f"{signature.size} elements, as {kind} {signature.name!r} of the network has"
             got = f"{tensor.size} in {tensor.name}"
             raise InputError(tensor.where, expected, got, "check that the property belongs to this network")
+        if not _same_order(tensor.shape, signature.shape):
+            expected = f"shape {list(signature.shape)}, as {kind} {signature.name!r} of the network has"
+            got = f"{list(tensor.shape)} for {tensor.name}, whose indices mean other elements"
+            raise InputError(
+                tensor.where, expected, got, "declare that shape, or one dimension for all elements"
+            )
+
+
+def _same_order(declared: tuple[int, ...], actual: tuple[int, ...]) -> bool:
+    """Whether the same indices, ones left out, mean the same elements; a flat shape means them in order."""
+    ours, theirs = ([n for n in shape if n != 1] for shape in (declared, actual))
+    return ours == theirs or len(ours) <= 1 or len(theirs) <= 1

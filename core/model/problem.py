@@ -6,6 +6,7 @@ import hashlib
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from functools import cached_property
 from weakref import WeakKeyDictionary
 
@@ -54,13 +55,15 @@ class Domain:
 
     The box is that of its doubles: whatever is said about a domain (a bound, a refuted set) is said about all of
     it. The rows are their exact ones. A domain made from a case is the smallest such box around the written
-    bounds, so it says nothing about which decimals were written; see `Region` for that.
+    bounds, so it says nothing about which decimals were written; see `Region` for that. `written` are these decimals
+    where they are known: a search may prove a problem for them alone, but then it says nothing else about the domain.
     """
 
     lower: Array
     upper: Array
     rows: Rows | None = None
     ball: Ball | None = None
+    written: tuple[Sequence[Fraction], Sequence[Fraction]] | None = None
 
     @property
     def size(self) -> int:

@@ -82,7 +82,7 @@ class Query:
         check_sizes(self)
         self._check_import()
         return tuple(
-            Problem(self._settled(c), Domain(c.lower, c.upper, c.input_rows, self.ball), c.disjuncts)
+            Problem(self._settled(c), _domain(c, self.ball), c.disjuncts)
             for c in self.specification.cases
             if not c.empty and c.disjuncts
         )
@@ -112,6 +112,11 @@ class Query:
         regions = [c for c in self.specification.cases if not c.empty and c.disjuncts]
         if len(self.networks) == 1 and regions:
             check_on_box(self.networks[0], regions[0].lower, regions[0].upper)
+
+
+def _domain(case: Case, ball: Ball | None) -> Domain:
+    written = (case.exact_lower, case.exact_upper)
+    return Domain(case.lower, case.upper, case.input_rows, ball, written)
 
 
 def product_graph(graphs: list[Graph], shared_input: bool = False) -> Graph:

@@ -144,18 +144,19 @@ class Network:
 
         return GraphModule(self.graph, torch.float32 if dtype is None else dtype)
 
-    def replay(self, x: NDArray[Any], optimised: bool = True) -> NDArray[np.float32]:
+    def replay(self, x: NDArray[Any], optimised: bool = True) -> NDArray[np.floating]:
         """ONNX Runtime, default options, on the original file: flat inputs to flat outputs.
 
         Not `optimised`: operator by operator, as the file has them. Exposed tensors come from a run that also returns
         them, which keeps operators around them from being fused; the outputs come from the file as it is.
+        In single precision unless that rounds some output's type.
         """
         if self.exposed and optimised:
             outputs = self.exposing(()).replay(x)
             return np.concatenate([outputs, self._run(x, optimised)[len(outputs) :]])
         return self._run(x, optimised)
 
-    def _run(self, x: NDArray[Any], optimised: bool) -> NDArray[np.float32]:
+    def _run(self, x: NDArray[Any], optimised: bool) -> NDArray[np.floating]:
         session = _session(self) if optimised else _plain_session(self)
         feeds, start = {}, 0
         flat = np.asarray(x).ravel()
@@ -164,7 +165,8 @@ class Network:
             feeds[tensor.name] = part.astype(tensor.dtype).reshape(tensor.shape)
             start += tensor.size
         results: Sequence[Any] = session.run([t.name for t in self.outputs], feeds)
-        return np.concatenate([np.asarray(r, np.float32).ravel() for r in results])
+        flat_results = [np.asarray(r).ravel() for r in results]
+        return np.concatenate([r.astype(np.result_type(r.dtype, np.float32)) for r in flat_results])
 
 
 def _more_outputs(names: Sequence[str]) -> bytes:

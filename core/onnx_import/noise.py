@@ -124,6 +124,16 @@ def evaluate(graph: Graph, points: Array) -> Values:
     return Values(graph, [v[:count] for v in values], [v[count:] for v in values])
 
 
+def exact_values(graph: Graph, points: Array) -> list[Array]:
+    """Every node at the points, in double precision."""
+    compute, values = evaluator(graph), [points]
+    with np.errstate(all="ignore"):
+        for i, node in list(enumerate(graph.nodes))[1:]:
+            out = compute.layer(i, *(values[p] for p in node.parents))
+            values.append(out if len(out) == len(points) else np.repeat(out, len(points), axis=0))
+    return values
+
+
 def _floor(op: Op) -> float | Array:
     """The absolute size of what an operator rounds, beyond its value."""
     if isinstance(op, Elementwise):

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from verifolio.onnx_import.network import Network
 
 
-def outputs_at(network: Network, points: Sequence[NDArray[np.floating]]) -> list[NDArray[np.float32]]:
+def outputs_at(network: Network, points: Sequence[NDArray[np.floating]]) -> list[NDArray[np.floating]]:
     """The outputs of ONNX Runtime at each point."""
     return [network.replay(x) for x in points]
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from verifolio.errors import InputError
 from verifolio.model.answer import Answer, Attempt, Flag, Verdict, Witness
+from verifolio.model.outputs import outputs_from_bytes, outputs_to_bytes
 from verifolio.model.query import Query
 from verifolio.portfolio.tree import Portfolio
 from verifolio.run.settings import Settings
@@ -112,7 +113,7 @@ class Store(Tables):
         if row["witness_x"] is not None:
             witness = Witness(
                 np.frombuffer(row["witness_x"], np.float32),
-                np.frombuffer(row["witness_y"], np.float32),
+                outputs_from_bytes(row["witness_y"]),
                 tuple(json.loads(row["margins"])),
                 flags,
             )
@@ -212,7 +213,7 @@ def _answer_row(query: Query, answer: Answer, portfolio: Portfolio, settings: Se
         "bound": answer.bound,
         "stats": json.dumps(dict(answer.stats), default=str),
         "witness_x": None if witness is None else witness.x.astype(np.float32).tobytes(),
-        "witness_y": None if witness is None else witness.y.astype(np.float32).tobytes(),
+        "witness_y": None if witness is None else outputs_to_bytes(witness.y),
         "margins": json.dumps([] if witness is None else list(witness.margins)),
         "host": platform.node(),
         "versions": json.dumps(versions()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import defaultdict
 from dataclasses import dataclass, replace
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -133,7 +134,18 @@ def key_of(query: Query, case: Case) -> Key:
     """The networks and the output condition, in the numbers as written; needs no graph."""
     networks = "+".join(n.sha256 for n in query.networks) + ("=" if query.shared_input else "")
     columns = repr((query.specification.monomials, [n.exposed for n in query.networks]))
-    return networks + columns, condition_key(case.disjuncts)
+    return networks + columns, _condition_of(case)
+
+
+def _condition_of(case: Case) -> str:
+    """The key of a region's condition, which is asked for several times per query."""
+    known = _CONDITIONS.get(case)
+    if known is None:
+        known = _CONDITIONS[case] = condition_key(case.disjuncts)
+    return known
+
+
+_CONDITIONS: WeakKeyDictionary[Case, str] = WeakKeyDictionary()
 
 
 def contains(region: Region, witness: Witness) -> bool:

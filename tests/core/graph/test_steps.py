@@ -34,7 +34,7 @@ from verifolio.graph.enclosure import enclose
 from verifolio.graph.matrix import linear_part, offset
 from verifolio.graph.module import GraphModule
 from verifolio.graph.settle import settle
-from verifolio.graph.single import grid, spans
+from verifolio.graph.single import Span, _of_product, grid, spans
 from verifolio.graph.steps import Table
 from verifolio.onnx_import.network import Network
 
@@ -439,3 +439,16 @@ def test_errors_of_weights_widen_exact_values() -> None:
     graph = builder.finish(builder.add(Dense(1, np.zeros(1), np.ones((1, 1)), error), 0))
     *_, span = spans(graph, np.ones((1, 1)), np.ones((1, 1)), exact=True)
     assert span.low[0, 0] <= 1 - 2.0**-31 and span.high[0, 0] >= 1 + 2.0**-31
+
+
+def test_spans_of_products_hold_all_products() -> None:
+    """Factors on either side of nought, five at once."""
+    rng = np.random.default_rng(0)
+    ends = np.sort(rng.normal(size=(2, 2, 5)), 1)
+    a, b = (Span(low, high, np.zeros(5), np.zeros(5), np.maximum(-low, high)) for low, high in ends)
+    made = _of_product(a, b)
+    for share in rng.uniform(size=(50, 2, 5)):
+        first, second = ends[:, 0] + share * (ends[:, 1] - ends[:, 0])
+        assert (made.low <= first * second).all()
+        assert (first * second <= made.high).all()
+    assert made.low.shape == made.high.shape == (5,)

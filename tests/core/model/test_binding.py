@@ -214,3 +214,27 @@ def test_merge_refuses_a_property_of_another_size(tmp_path: Path) -> None:
     out = tmp_path / "out"
     assert run(["vnnlib", "merge", str(network), str(text), "--output", str(out)]) == 2
     assert not out.exists()
+
+
+@pytest.mark.parametrize(
+    ("shape", "index", "fits"),
+    [("2,3", "1,0", True), ("1,2,3", "0,1,0", True), ("6", "3", True), ("3,2", "1,1", False)],
+)
+def test_indices_mean_the_elements_that_they_mean_in_the_network(
+    shape: str, index: str, fits: bool, tmp_path: Path
+) -> None:
+    """Element (1, 0) of two rows of three; in three rows of two, the fourth element has other indices."""
+    tensors = [helper.make_tensor_value_info(n, TensorProto.FLOAT, [1, 2, 3]) for n in "xy"]
+    network = saved(
+        tmp_path / "six.onnx",
+        helper.make_graph([helper.make_node("Relu", ["x"], ["y"])], "g", tensors[:1], tensors[1:]),
+    )
+    text = declared(f"(declare-input X real [{shape}])", f"(declare-output Y real [{shape}])")
+    indices = [",".join(map(str, i)) for i in np.ndindex(*map(int, shape.split(",")))]
+    text += "".join(f"(assert (>= X[{i}] 0.0)) (assert (<= X[{i}] 1.0))" for i in indices)
+    asked = query(network, f"{text}(assert (>= Y[{index}] 0.5))")
+    if fits:
+        check_sizes(asked)
+        return
+    with pytest.raises(InputError, match=r"shape \[1, 2, 3\].*indices mean other elements"):
+        check_sizes(asked)

@@ -15,7 +15,7 @@ from verifolio.errors import InputError
 from verifolio.onnx_import import table
 from verifolio.onnx_import.activations import clip
 from verifolio.onnx_import.call import Call
-from verifolio.onnx_import.check import check_on_box, import_graph
+from verifolio.onnx_import.check import HUGE, agree, check_on_box, find_difference, import_graph
 from verifolio.onnx_import.lowering import Lowering
 from verifolio.onnx_import.network import Network
 from verifolio.onnx_import.values import Known, Value, known
@@ -147,3 +147,37 @@ CANCELLING: dict[str, list[Any]] = {
 def test_rounding_is_no_difference(name: str, tmp_path: Path) -> None:
     tensors = {"big": np.array(3e4, np.float32), "one": np.array(1e-5, np.float32)}
     import_graph(save(tmp_path / "net.onnx", CANCELLING[name], tensors))
+
+
+def test_what_agrees_at_once_agrees_with_any_spread() -> None:
+    """The comparison that needs no estimate of cancellation against the one that has it, 300 wide."""
+    random = np.random.default_rng(5)
+    seen = {True: 0, False: 0}
+    for trial in range(2000):
+        size = (
+            10.0 ** random.uniform(-40, 38, (3, 1)) if trial % 2 else 10.0 ** random.uniform(-3, 3, (3, 300))
+        )
+        ours = size * random.standard_normal((3, 300))
+        theirs = ours * (1 + 10.0 ** random.uniform(-9, -3) * random.standard_normal((3, 300)))
+        if trial % 5 == 0:
+            theirs[random.integers(3), random.integers(300)] = random.choice(
+                [np.nan, np.inf, -np.inf, 2 * HUGE]
+            )
+        spread = 10.0 ** random.uniform(-12, 0) * np.abs(ours) * (trial % 3)
+        at_once = agree(ours, theirs)
+        seen[at_once] += 1
+        assert not at_once or find_difference(ours, spread, theirs) is None
+        assert not at_once or bool((np.abs(theirs) < HUGE).all())
+    assert min(seen.values()) > 200
+
+
+def test_a_difference_of_any_entry_does_not_agree() -> None:
+    """Just above what the other comparison allows where roundings move nothing."""
+    ours = np.array([[1.0, 2.0, 4.0]])
+    assert agree(ours, ours * (1 + 2.0**-16))
+    for k in range(3):
+        theirs = ours.copy()
+        theirs[0, k] += 2.0**-15 * (ours[0, k] + 1.0) * 1.001
+        assert not agree(ours, theirs)
+        assert find_difference(ours, np.zeros_like(ours), theirs) is not None
+    assert not agree(ours, np.full_like(ours, np.nan))

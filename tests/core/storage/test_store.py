@@ -136,3 +136,28 @@ def test_findings_about_other_ranges_and_radii_are_other_findings(network: Netwo
     with closing(sqlite3.connect(tmp_path / "s.db")) as connection:
         found = [status for (status,) in connection.execute("SELECT status FROM findings ORDER BY rowid")]
     assert found == ["proved", "open", "open"]
+
+
+def test_a_false_proof_that_an_early_version_wrote_is_asked_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`old` holds a store of a version without revisions, whose `crown` claimed `unsat` of an attained threshold.
+
+    The point that attains it is no float32 number, so it is not found either.
+    """
+    old, path = Path(__file__).with_name("old"), tmp_path / "store.db"
+    query, portfolio = Query.from_files([old / "net.onnx"], old / "p.vnnlib"), single_verifier("crown")
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript((old / "store.sql").read_text())
+        # asked by a portfolio of today
+        connection.execute("UPDATE portfolios SET key = ?", (portfolio.key,))
+        connection.execute("UPDATE answers SET portfolio = ?", (portfolio.key,))
+        stored = connection.execute("SELECT query, verdict FROM answers").fetchall()
+    assert stored == [(query.sha256, "unsat")]  # it would be found
+    with Store(path) as store, Oracle(portfolio, "inline", store, timeout=60.0) as oracle:
+        assert oracle.ask(query).verdict is Verdict.UNKNOWN
+        assert oracle.counts == {"run": 1}
+    told = capsys.readouterr().err.splitlines()
+    assert [line.startswith(f"{path}: 1 proofs of an earlier version are not used") for line in told] == [
+        True
+    ]

@@ -13,6 +13,7 @@ from verifolio.graph import Dense, GraphBuilder, Relu
 from verifolio.graph.enclosure import enclose
 from verifolio.graph.exact import evaluable, evaluate
 from verifolio.model.answer import Flag, Witness
+from verifolio.model.outputs import outputs_from_bytes, outputs_to_bytes
 from verifolio.model.problem import Ball
 from verifolio.model.query import Query
 from verifolio.onnx_import.network import Network
@@ -219,3 +220,51 @@ def test_rows_hold_or_fail_for_every_value_within_the_error() -> None:
         else:
             assert (most >= rhs - 1e-12).any() and (least <= rhs + 1e-12).all()
     assert seen == {True, False, None}
+
+
+def double_network(path: Path) -> Network:
+    """y = (double) x + 2^-30 in double precision."""
+    nodes = [
+        helper.make_node("Cast", ["x"], ["d"], to=TensorProto.DOUBLE),
+        helper.make_node("Add", ["d", "tiny"], ["y"]),
+    ]
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [1])
+    y = helper.make_tensor_value_info("y", TensorProto.DOUBLE, [1])
+    graph = helper.make_graph(nodes, "g", [x], [y], [numpy_helper.from_array(np.array([2.0**-30]), "tiny")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)])
+    model.ir_version = 8
+    path.write_bytes(model.SerializeToString())
+    return Network.load(path)
+
+
+def test_outputs_in_double_precision_are_not_rounded(tmp_path: Path) -> None:
+    """At 1 the network gives 1 + 2^-30, which is 1 in single precision: `y <= 1` does not hold there."""
+    network = double_network(tmp_path / "double.onnx")
+    assert network.replay(np.ones(1)).tolist() == [1 + 2.0**-30]
+    case = box_case([1.0], [1.0], [make_rows([({1: 1.0}, 1.0)])])
+    query = Query((network,), specification_from_cases([case], output_size=1))
+    assert isinstance(judge_counterexample(query, np.ones(1)), Rejection)
+    above = box_case([1.0], [1.0], [make_rows([({1: -1.0}, -(1 + 2.0**-30))])])
+    witness = judge_counterexample(
+        Query((network,), specification_from_cases([above], output_size=1)), np.ones(1)
+    )
+    assert isinstance(witness, Witness)
+    assert not witness.flags - {Flag.TIE}
+
+
+@pytest.mark.parametrize("y", [np.array([1 + 2.0**-30, -3.0]), np.array([0.1, 2.5], np.float32), np.zeros(0)])
+def test_outputs_are_stored_as_they_are(y: np.ndarray[tuple[int], np.dtype[np.floating]]) -> None:
+    back = outputs_from_bytes(outputs_to_bytes(y))
+    assert back.tolist() == y.tolist()
+    assert back.dtype == y.dtype
+
+
+def test_a_row_that_fails_decides_though_another_has_no_bound() -> None:
+    rows = make_rows([({0: 1.0}, 1.0), ({1: 1.0}, 1.0)])
+    assert rows_hold(rows, np.array([0.0, 2.0]), np.array([np.inf, 0.1])) is False
+    for point, error in (
+        ([0.0, 0.0], [np.inf, 0.1]),
+        ([np.nan, 0.0], [0.1, 0.1]),
+        ([0.0, np.inf], [0.1, np.inf]),
+    ):
+        assert rows_hold(rows, np.array(point), np.array(error)) is None
