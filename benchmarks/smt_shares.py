@@ -27,7 +27,7 @@ from verifolio.model.problem import Domain, Problem
 from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.milp.highs import Highs
-from verifolio.plugins.milp.solver import Settings, Watch
+from verifolio.plugins.milp.solver import SolverSettings, Watch
 from verifolio.plugins.smt.pieces import open_phases
 from verifolio.testing.check import checker
 from verifolio.testing.clock import CpuBudget
@@ -69,7 +69,7 @@ def least(problem: Problem) -> tuple[float, Array]:
     bounds = current_plugins().all_bounders()["crown"].bound([problem])[0]
     encoding = encode(problem.graph, problem.domain, bounds)
     target = margin_model(encoding, problem.domain, problem.disjuncts, np.inf)
-    result = Highs().solve(target.model, Settings(1e-9), Watch(lambda *_: False, lambda _: False))
+    result = Highs().solve(target.model, SolverSettings(1e-9), Watch(lambda *_: False, lambda _: False))
     if result.point is None:
         raise RuntimeError(f"no minimum: {result.message}")
     return result.objective, result.point[encoding.inputs]
