@@ -59,7 +59,7 @@ def cluster() -> Iterator[Any]:
         ray.shutdown()
         made.shutdown()
         for name, value in before.items():
-            os.environ.pop(name)
+            os.environ.pop(name, None)  # a test that set it, too, may have removed it
             os.environ.update({} if value is None else {name: value})
     assert gone(started, 10.0) == set(), "processes of the cluster are left"
 

@@ -183,12 +183,46 @@ def is_number(value: ast.expr) -> bool:
     return isinstance(value, ast.Tuple) and any(map(is_number, value.elts))
 
 
+NEUTRAL = (
+    "0",
+    "0.0",
+    "1",
+    "1.0",
+    "-1",
+    "(1, 1)",
+    "(0, 0)",
+    "(0, 0, 0, 0)",
+)  # nothing, one, unchanged: no choice
+ALGORITHMS = (
+    *(f"core/{name}/" for name in ("attacks", "certificates", "graph", "reductions", "solve", "trust")),
+    *(f"plugins/{name}/" for name in ("attack", "crown", "milp", "pointwise_lp", "smt", "training/regimes")),
+)  # where defaults of classes and numbers of settings are parameters of methods
+
+
+def is_setting(value: ast.expr) -> bool:
+    """Numbers with a name: Round(8, 60), Effort(steps=8)."""
+    parts = [*value.args, *(k.value for k in value.keywords)] if isinstance(value, ast.Call) else []
+    return any(map(is_number, parts)) and ast.unparse(parts[0]) not in NEUTRAL
+
+
+def constants(path: Path, body: list[ast.stmt]) -> Iterator[ast.Assign | ast.AnnAssign]:
+    """Numbers of a module; where algorithms are, also settings and what the classes have that is not neutral."""
+    algorithms = str(path.relative_to(ROOT)).startswith(ALGORITHMS)
+    for node in body:
+        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            if is_number(node.value) or (algorithms and is_setting(node.value)):
+                yield node
+        elif isinstance(node, ast.ClassDef) and algorithms:
+            inside = constants(path, node.body)
+            yield from (n for n in inside if n.value is not None and ast.unparse(n.value) not in NEUTRAL)
+
+
 def silent_constants(path: Path) -> list[int]:
-    """Lines of module-level numbers with a comment neither beside nor above them."""
+    """Lines of numbers with a comment neither beside nor above them; options say in their help what they are."""
     text = path.read_text(encoding="utf-8")
     lines, found = text.splitlines(), []
-    for node in ast.parse(text).body:
-        if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None and is_number(node.value):
+    for node in constants(path, ast.parse(text).body):
+        if "described(" not in ast.unparse(node):
             beside = "\n".join(lines[node.lineno - 1 : node.end_lineno])
             above = lines[node.lineno - 2].lstrip() if node.lineno > 1 else ""
             if "#" not in beside and not above.startswith("#"):

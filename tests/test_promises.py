@@ -28,11 +28,15 @@ ONE_MEANING = (
     "Result",
     "Status",
     "Ledger",
-    "Claim",
-    "NoOptions",
-    "Query",
     "Answer",
+    "Claim",
+    "Closest",
+    "Limits",
+    "Member",
+    "NoOptions",
     "Oracle",
+    "Query",
+    "Settings",
 )
 # where the literature has words: box tree, root, frontier, worker threads, attack, candidates
 METAPHORS = re.compile(r"\b(plant|trunk|uproot|crew|pile|assault|suspects?|accusation)\b", re.IGNORECASE)

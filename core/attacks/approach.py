@@ -43,9 +43,12 @@ class Round:
     behind: float
 
 
+# Eight lanes keep several corners of a small network apart, and 60 steps settle nearly all of them. The first two
+# rounds may change the radius by a tenth per step; later ones start close, move half as far, and look at fewer
+# disjuncts.
 FIRST = Round(8, 60, 1.0, 0.1, math.inf)
-SECOND = Round(8, 60, 1.0, 0.1, 1.5)
-LATER = Round(8, 60, 1.0, 0.05, 1.3)
+SECOND = Round(8, 60, 1.0, 0.1, 1.5)  # others than the best disjunct: half as far again, at most
+LATER = Round(8, 60, 1.0, 0.05, 1.3)  # a choice between the best disjunct alone and all of the second round
 
 
 def approach(spots: Sequence[Spot], offer: Offer, gain: float, budget: Budget, device: str = "cpu") -> None:

@@ -24,8 +24,8 @@ class Schedule:
 
     steps: int
     mode: Mode = "sign"
-    step: float = 0.5
-    momentum: float = 0.75
+    step: float = 0.5  # from the middle every corner is one step away
+    momentum: float = 0.75  # of Auto-PGD (Croce and Hein 2020)
 
 
 def outputs(module: nn.Module, x: Tensor) -> Tensor:

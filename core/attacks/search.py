@@ -48,12 +48,14 @@ class AttackSettings:
     `single` does nothing but one descent of `steps` steps from the middle.
     """
 
-    rounds: int = 12
-    restarts: int = 32
-    steps: int = 100
-    samples: int = 100_000
-    few_inputs: int = 128
-    diversify_steps: int = 8
+    rounds: int = 12  # a bound; most often the time ends them
+    restarts: int = 32  # a bound: starting points double round by round, from eight on
+    steps: int = 100  # as Auto-PGD has them (Croce and Hein 2020)
+    samples: int = 100_000  # a bound; what a network's size allows is less
+    few_inputs: int = 128  # random points and moves of single inputs still come close to a corner; a choice
+    diversify_steps: int = (
+        8  # outputs are far apart after a few (Tashiro et al. 2020 take two with a larger step)
+    )
     single: bool = False
 
 

@@ -8,7 +8,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -57,23 +57,24 @@ def left(limit: float) -> float:
 
 
 @contextmanager
-def guard(limit: float, code: int, words: str) -> Iterator[None]:
+def guard(limit: float, code: int, words: str) -> Iterator[Callable[[str], None]]:
     """Inside, the process ends soon after the limit with this exit code, whatever it does.
 
     Verifiers are stopped by their supervisors before. This is for a driver that does not come back: one that reads an
     enormous file, or imports a plugin that never ends. The process's keeper prints `words` and ends it; without a
-    keeper a thread does.
+    keeper a thread does. What is given is called with other words as soon as these are no longer true.
     """
+    last = [words]
     if kept():
         announce(at(limit + OVERRUN), code, words)
         try:
-            yield
+            yield lambda words: announce(at(limit + OVERRUN), code, words)
         finally:
             announce(math.inf, code)
         return
     wait = limit + OVERRUN - elapsed()
     if wait > threading.TIMEOUT_MAX:
-        yield
+        yield last.append
         return
     lock = threading.Lock()
 
@@ -81,7 +82,7 @@ def guard(limit: float, code: int, words: str) -> Iterator[None]:
         if lock.acquire(blocking=False):
             from verifolio.run.tree import descendants, signal_all
 
-            sys.stdout.write(words)
+            sys.stdout.write(last[-1])
             sys.stdout.flush()
             signal_all(descendants(os.getpid()), signal.SIGKILL)
             os._exit(code)
@@ -90,7 +91,7 @@ def guard(limit: float, code: int, words: str) -> Iterator[None]:
     timer.daemon = True
     timer.start()
     try:
-        yield
+        yield last.append
     finally:
         lock.acquire()  # an `expire` that has begun ends the process
         timer.cancel()

@@ -6,27 +6,31 @@ import math
 import os
 import signal
 import sys
-import tempfile
 import time
-import traceback
 from typing import Any, NoReturn
 
-from verifolio.cli.clock import begin, process_start
 from verifolio.cli.codes import ALARM, BAD_INPUT, BUG, CLOSED, DONE, INTERRUPTED
-from verifolio.cli.keeper import keep
-from verifolio.cli.output import complain
-from verifolio.storage.invocation import ARGUMENTS
 
 DEBUG_VARIABLE = "VERIFOLIO_DEBUG"
 SAME_PRESS = 0.5  # seconds: people who press a key again to be sure take longer, a second delivery does not
 
 
 def main() -> NoReturn:
-    """Run the command line and leave with its exit code."""
-    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
-        signal.signal(signal.SIGINT, _Interrupts())
-    started = process_start()
+    """Run the command line and leave with its exit code.
+
+    While modules are imported there is nothing to lose, and an interrupt ends the process without a word.
+    """
+    hears = signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    if hears:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from verifolio.cli.clock import process_start
+    from verifolio.cli.keeper import keep
+    from verifolio.cli.output import complain
+
     try:
+        if hears:
+            signal.signal(signal.SIGINT, _Interrupts())
+        started = process_start()
         if sys.argv[1:2] == ["verify"]:  # the command whose limit holds from outside
             keep()
             _begin(sys.argv[2:])
@@ -34,8 +38,8 @@ def main() -> NoReturn:
     except KeyboardInterrupt:  # before the command began, or a second one
         complain("interrupted")
         code = INTERRUPTED
-    if code == INTERRUPTED:  # another one would only interrupt the cleaning up
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if hears:  # another interrupt would only interrupt the cleaning up; a first one ends it without a word
+        signal.signal(signal.SIGINT, signal.SIG_IGN if code == INTERRUPTED else signal.SIG_DFL)
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -66,6 +70,10 @@ def _begin(options: list[str]) -> None:
 
 def run(arguments: list[str], started: float | None = None) -> int:
     """Run one command, whose time counts from `started` or from now; gives the exit code."""
+    from verifolio.cli.clock import begin
+    from verifolio.cli.output import complain
+    from verifolio.storage.invocation import ARGUMENTS
+
     begin(started)
     ARGUMENTS.set(tuple(arguments))
     code = _run(arguments)
@@ -113,6 +121,10 @@ def _run(arguments: list[str]) -> int:
 
 def report(error: Exception) -> int:
     """Print an error for people; gives the exit code."""
+    import tempfile
+    import traceback
+
+    from verifolio.cli.output import complain
     from verifolio.errors import SoundnessAlarm, VerifolioError
 
     if os.environ.get(DEBUG_VARIABLE) == "1":

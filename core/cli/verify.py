@@ -28,6 +28,11 @@ if TYPE_CHECKING:
     from verifolio.model.query import Query
     from verifolio.vnnlib import Specification
 
+# Why there is no answer where the process is ended from outside.
+STARTING = "reading the files and starting the workers took all the time"
+WORKING = (
+    "out of time after the files were read: workers took too long to start, or to stop and give back memory"
+)
 SHOWN_WARNINGS = 3  # about one property: files repeat the same slip on every line
 Files = Annotated[
     list[str],
@@ -81,7 +86,7 @@ def verify(
     limit = math.inf if running.executor == "inline" or not timeout else timeout
     with ExitStack() as stack:
         stack.enter_context(going_on("nothing is kept of a query that is not decided", "ask it again"))
-        with guard(limit, UNDECIDED, too_late(timeout, written.json)):
+        with guard(limit, UNDECIDED, too_late(timeout, written.json, STARTING)) as otherwise:
             folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verifolio-"))
             if written.certificate or written.certified:
                 running = tracing(files, running, folder, written.certificate)
@@ -92,7 +97,9 @@ def verify(
             oracle.start_counts = True
             query = load_query(files)
             seconds = left(timeout) if timeout else None
-            answer = late(elapsed()) if seconds is not None and seconds <= 0 else oracle.ask(query, seconds)
+            otherwise(too_late(timeout, written.json, WORKING))
+            in_time = seconds is None or seconds > 0
+            answer = oracle.ask(query, seconds) if in_time else late(elapsed(), STARTING)
         if written.certificate or written.certified:
             target = Path(written.certificate or Path(folder) / "certificate.gz")
             answer = with_certificate(files, answer, Path(folder), target)
@@ -112,21 +119,20 @@ def leave_in_time(limit: float, code: int) -> NoReturn:
     raise typer.Exit(code)
 
 
-def too_late(seconds: float, as_json: bool) -> str:
+def too_late(seconds: float, as_json: bool, reason: str) -> str:
     """What is printed where the driver itself does not come back in time."""
     from verifolio.cli.output import plain
 
-    answer = late(seconds)
+    answer = late(seconds, reason)
     if as_json:
         return json.dumps(plain(describe(None, answer, {}) | {"notes": []})) + "\n"
     return "\n".join(lines(answer)) + "\n"
 
 
-def late(seconds: float) -> Answer:
+def late(seconds: float, reason: str) -> Answer:
     """The answer where verifiers got no time, or could not be waited for."""
     from verifolio.model.answer import Answer, Verdict
 
-    reason = "reading the files, starting the workers or stopping them took too long"
     return Answer(Verdict.TIMEOUT, reason=reason, seconds=seconds)
 
 

@@ -41,12 +41,20 @@ class Preprocessing:
         values = np.asarray(x, np.float32) / np.float32(self.scale)
         rank = values.ndim - 1
         if self.channels == "bgr":
+            _check_colours(x.shape[1:])
             values = values[:, ::-1]
         if self.mean:
             values = values - _column(self.mean, x.shape[1:], rank, "mean")
         if self.std:
             values = values / _column(self.std, x.shape[1:], rank, "std")
-        return np.asarray(values, np.float32)
+        return np.ascontiguousarray(values, np.float32)  # torch knows no negative strides
+
+
+def _check_colours(shape: tuple[int, ...]) -> None:
+    """Only pictures have channels that can be in another order."""
+    if len(shape) != 3 or shape[0] != 3:
+        got = f"inputs of shape {'x'.join(map(str, shape))}"
+        raise InputError("channels", "pictures of 3 channels, channels first", got, "leave channels out")
 
 
 def preprocessing_of(
@@ -75,7 +83,7 @@ def fold(model: bytes, preprocessing: Preprocessing) -> bytes:
     read, shape = inputs[0].name, tuple(max(1, d.dim_value) for d in inputs[0].type.tensor_type.shape.dim)[1:]
     steps: list[tuple[str, NDArray[Any], dict[str, Any]]] = []
     if preprocessing.channels == "bgr":
-        _column(tuple(range(1, shape[0] + 1)), shape, len(shape), "channels")
+        _check_colours(shape)
         steps.append(("Gather", np.arange(shape[0])[::-1].copy(), {"axis": 1}))
     if preprocessing.scale != 1.0:
         steps.append(("Div", np.array(preprocessing.scale, np.float32), {}))

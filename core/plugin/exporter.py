@@ -21,7 +21,8 @@ class Export:
     `outputs` gives the original's outputs (n, m) for inputs (n, *shape); `predict` the positions of its classes (n,).
     Either may be missing. `classes` are the labels of the outputs and `features` the names of the inputs, in order.
     Features that are `categories` are read as positions in their lists of values, and cannot lie between two; one
-    with an empty list is not read at all. `note` is what a user should know about the network.
+    with an empty list is not read at all. `note` is what a user should know about the network. A regressor's outputs
+    are `quantities`, which have no order of classes.
     """
 
     model: bytes
@@ -32,6 +33,7 @@ class Export:
     features: tuple[str, ...] = ()
     categories: Mapping[int, tuple[Any, ...]] = field(default_factory=dict)
     note: str = ""
+    quantities: bool = False
 
 
 class Exporter(ABC):

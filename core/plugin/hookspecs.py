@@ -110,7 +110,7 @@ def work_ended(number: int) -> None:
 
 @hookspec
 def query_reported(query: Query, verifier: str, text: str, warning: bool) -> None:
-    """A verifier has something to say about a query: a warning, or what only the curious want to know."""
+    """A verifier has something to say about a query: a warning, or a remark that `--verbose` shows."""
 
 
 @hookspec

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from verifolio.model.outputs import outputs_to_bytes
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.estimator import OracleLike
 from verifolio.plugin.property import Property, Reference
@@ -73,7 +74,7 @@ def _row(
         **_told(finding),
         "near": None if witness is None else x.astype(np.float32).tobytes(),
         "witness_x": None if witness is None else witness.x.astype(np.float32).tobytes(),
-        "witness_y": None if witness is None else witness.y.astype(np.float32).tobytes(),
+        "witness_y": None if witness is None else outputs_to_bytes(witness.y),
         "distance": None if witness is None else _distance(reference, witness.x),
     }
 

@@ -27,13 +27,15 @@ class SharedEvidence(Evidence):
     """Evidence that also goes to the driver, at most every `FLUSH_SECONDS`.
 
     `proves`: whether its writer declares that it can prove. One that cannot may leave candidates, which are replayed,
-    but neither bounds nor refuted sets, on which others would rest proofs.
+    but neither bounds nor refuted sets, on which others would rest proofs. `only`: the one problem that an attempt is
+    about; that it is refuted is what the attempt's report will say, after a second look, and is not sent before.
     """
 
     def __init__(self, known: Evidence, link: Link) -> None:
         super().__init__(list(known.bounds), list(known.candidates), list(known.refuted), known.attacked)
         self._link = link
         self.proves = True
+        self.only: Problem | None = None
         self._fresh = Evidence()
         self._lock = threading.Lock()
         self._closed = threading.Event()
@@ -57,6 +59,8 @@ class SharedEvidence(Evidence):
         if not self.proves:
             return
         super().add_refuted(problem, domain)
+        if problem is self.only and domain is problem.domain:
+            return
         with self._lock:
             self._fresh.add_refuted(problem, domain)
         self._start()

@@ -100,6 +100,7 @@ class Trial:
     def _run_native(self, verifier: Verifier, plans: Sequence[Reduced]) -> list[Outcome]:
         """All problems through `run_many`; what follows a rejected point is tried again."""
         outcomes: list[Outcome] = []
+        self.evidence.only = plans[0].problem if len(plans) == 1 else None
         while len(outcomes) < len(plans) and not self.link.cancelled():
             rest = plans[len(outcomes) :]
             got = verifier.run_many([p.problem for p in rest], self.context(rest[0]))[: len(rest)]

@@ -183,6 +183,24 @@ def _attention(rng: np.random.Generator) -> Graph:
     return model.graph(model.dense(flat, 24, 3))
 
 
+def _transformer(rng: np.random.Generator) -> Graph:
+    """Five tokens of six numbers: attention of one head and a layer of ReLUs, each added to what it reads."""
+    model = Model(rng, 5, 6)
+
+    def matrix(rows: int, columns: int, gain: float) -> str:
+        return model.const(rng.normal(size=(rows, columns)) * gain / np.sqrt(rows))
+
+    query, key, value = (model.op("MatMul", "x", matrix(6, 6, gain)) for gain in (0.4, 0.4, 1.0))
+    scores = model.op("MatMul", query, model.op("Transpose", key, perm=[1, 0]))
+    mixed = model.op("MatMul", model.op("Softmax", scores, axis=-1), value)
+    after = model.op("Add", "x", model.op("MatMul", mixed, matrix(6, 6, 1.0)))
+    inner = model.op(
+        "Relu", model.op("Add", model.op("MatMul", after, matrix(6, 14, 1.4)), matrix(1, 14, 0.3))
+    )
+    after = model.op("Add", after, model.op("MatMul", inner, matrix(14, 6, 1.0)))
+    return model.graph(model.dense(model.op("Reshape", after, model.const(np.array([1, 30]))), 30, 3))
+
+
 def _joined(rng: np.random.Generator) -> Graph:
     """A layer beside its inputs and beside constants, some entries of them twice."""
     model = Model(rng, 1, 32)
@@ -250,6 +268,7 @@ SMOOTH: dict[str, Make] = {
     "layer_norm": layered(32, 24, 3, after="Relu LayerNorm", gain=0.8),
     "softmax": layered(32, 12, 3, after="Softmax"),
     "attention": _attention,
+    "transformer": _transformer,
 }
 NETWORKS: dict[str, Make] = {**CHAINS, **BRANCHED, **SMOOTH}
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 @hookimpl
 def register_estimators(registry: Registry[Estimator]) -> None:
     from .bracket import Bracket
-    from .closest import Closest
+    from .closest import ClosestSearch
     from .grid_search import Binary, KBinary
     from .many import Many
 
-    for cls in (Bracket, Binary, KBinary, Closest, Many):
+    for cls in (Bracket, Binary, KBinary, ClosestSearch, Many):
         registry.add(cls)
 
 

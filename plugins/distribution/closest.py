@@ -38,7 +38,7 @@ class ClosestOptions:
     """There is nothing to choose: the verifier is the portfolio's."""
 
 
-class Closest(RadiusSearch):
+class ClosestSearch(RadiusSearch):
     """The distance of the point that one verifier finds, and the distance that it proves."""
 
     name: ClassVar[str] = "closest"

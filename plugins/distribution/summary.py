@@ -59,10 +59,15 @@ class Summary:
         """One line for people."""
         return (
             f"{self.network} {self.split}: {self.closed} of {self.measured} closed, {self.misclassified} "
-            f"misclassified, mean lower {self.mean_lower:.5f}, mean gap {self.mean_gap:.5f}, "
+            f"misclassified, mean lower {_number(self.mean_lower)}, mean gap {_number(self.mean_gap)}, "
             f"{self._time()} and {self.queries / max(1, self.measured):.1f} queries per input"
             + (f" ({self.reused} reused, not in the times)" if self.reused else "")
         )
+
+
+def _number(value: float) -> str:
+    """A mean; where there was nothing to take it of, it is not known."""
+    return "unknown" if math.isnan(value) else f"{value:.5f}"
 
 
 def summarise(network: str, split: str, rows: Sequence[Row], step: float = 0.0) -> Summary:

@@ -139,8 +139,8 @@ def _about_inside(domain: Domain, x: torch.Tensor) -> torch.Tensor:
     ok = torch.ones_like(x[..., :1], dtype=torch.bool)
     if domain.rows is not None and domain.rows.count:
         a, _, rhs = dense_rows(domain.rows, domain.size, 0)
-        ok &= (x @ torch.from_numpy(a).T <= torch.from_numpy(rhs)).all(-1, keepdim=True)
+        ok &= (x @ torch.tensor(a).T <= torch.tensor(rhs)).all(-1, keepdim=True)  # copies: rows are read-only
     if domain.ball is not None:
-        apart = x - torch.from_numpy(domain.ball.centre)
+        apart = x - torch.tensor(domain.ball.centre)
         ok &= torch.linalg.vector_norm(apart, domain.ball.norm, -1, keepdim=True) <= domain.ball.radius
     return ok

@@ -36,7 +36,7 @@ ELSEWHERE = {("milp", "solver")}  # an option that needs other software
 
 
 @dataclass(frozen=True, eq=False)
-class Member:
+class AskedMember:
     """A verifier with options, and how they are written on a command line."""
 
     label: str
@@ -52,7 +52,7 @@ class Member:
 class AskedMembers:
     """Who is asked, for how long each."""
 
-    members: tuple[Member, ...]
+    members: tuple[AskedMember, ...]
     bounders: tuple[Bounder, ...] = ()
     estimators: tuple[type[Estimator], ...] = ()
     seconds: float = 2.0
@@ -84,9 +84,9 @@ class AskedMembers:
         tally[what] = tally.get(what, 0) + 1
 
 
-def variants(cls: type[Verifier]) -> list[Member]:
+def variants(cls: type[Verifier]) -> list[AskedMember]:
     """A verifier as it is, and once with every other value of an option that is a choice."""
-    made = [Member(cls.name, cls())]
+    made = [AskedMember(cls.name, cls())]
     hints = get_type_hints(cls.Options)
     for option in fields(cls.Options):
         kind: Any = hints[option.name]
@@ -95,7 +95,7 @@ def variants(cls: type[Verifier]) -> list[Member]:
         for choice in get_args(kind):
             if choice != option.default:
                 label = f"{cls.name}:{option.name}={choice}"
-                made.append(Member(label, cls(cls.Options(**{option.name: choice}))))
+                made.append(AskedMember(label, cls(cls.Options(**{option.name: choice}))))
     return made
 
 
@@ -204,7 +204,7 @@ def _outside(node: int, lower: Array, upper: Array, value: Intervals) -> str | N
 
 
 def _verifier_findings(
-    challenge: Challenge, asked: AskedMembers, member: Member, folder: Path
+    challenge: Challenge, asked: AskedMembers, member: AskedMember, folder: Path
 ) -> list[Finding]:
     query = challenge.query(folder)
     started = time.monotonic()

@@ -18,7 +18,7 @@ from verifolio.vnnlib import Rows
 
 from .margin_search import Finding, MarginSearch, SearchStats
 from .options import MilpOptions
-from .solver import Settings
+from .solver import SolverSettings
 from .tighten import Tightener
 from .trace import Trace
 
@@ -144,7 +144,7 @@ def encode_tightly(
 ) -> Encoding:
     """The encoding with big-M constants from bounds and from linear programs; both go to the evidence."""
     seconds = min(options.tighten, TIGHTEN_SHARE * context.budget.remaining)
-    settings = Settings(options.tight, options.threads or context.budget.cores)
+    settings = SolverSettings(options.tight, options.threads or context.budget.cores)
     tightener = Tightener(context.budget, settings, seconds)
     encoding = encode(problem.graph, problem.domain, bounds, "bigm", tightener)
     if tightener.solved:

@@ -10,7 +10,7 @@ import numpy as np
 
 from verifolio.encode.model import Array, Model
 
-from .solver import Settings, SolveResult, SolveStatus, Watch
+from .solver import SolveResult, SolverSettings, SolveStatus, Watch
 
 FREE_SIZE = 2000  # columns and rows that the licence in gurobipy's wheel allows
 LEAST_TOLERANCE = 1e-9  # the smallest that Gurobi accepts
@@ -54,7 +54,7 @@ class Gurobi:
         small = model.columns <= FREE_SIZE and model.rows <= FREE_SIZE
         return None if small else _size_limit()
 
-    def solve(self, model: Model, settings: Settings, watch: Watch) -> SolveResult:
+    def solve(self, model: Model, settings: SolverSettings, watch: Watch) -> SolveResult:
         try:
             with _environment() as environment, gp.Model(env=environment) as solver:
                 _load(solver, model, settings)
@@ -63,7 +63,7 @@ class Gurobi:
             return SolveResult(SolveStatus.FAILED, -np.inf, message=str(error))
 
 
-def _load(solver: Any, model: Model, settings: Settings) -> None:
+def _load(solver: Any, model: Model, settings: SolverSettings) -> None:
     tolerance = max(settings.tolerance, LEAST_TOLERANCE)
     for name in ("FeasibilityTol", "OptimalityTol", "IntFeasTol"):
         solver.setParam(name, tolerance)

@@ -12,14 +12,14 @@ from verifolio.encode.highs import as_highs, new_solver, run
 from verifolio.encode.model import Array, Model
 from verifolio.run.budget import Budget
 
-from .solver import Settings, SolveResult, SolveStatus, Watch
+from .solver import SolveResult, SolverSettings, SolveStatus, Watch
 
 LEAST_TOLERANCE = 1e-10  # the smallest that HiGHS accepts
 # seconds within which a cancellation is noticed; every slice costs a restart from the last basis
 SLICE = 0.25
 
 
-def load(model: Model, settings: Settings, presolve: bool) -> Any:
+def load(model: Model, settings: SolverSettings, presolve: bool) -> Any:
     """A HiGHS object holding the model."""
     solver = new_solver(settings.threads)
     solver.setOptionValue("random_seed", settings.seed % (2**31 - 1))
@@ -43,7 +43,7 @@ class Highs:
     def refuses(self, model: Model) -> str | None:
         return None
 
-    def solve(self, model: Model, settings: Settings, watch: Watch) -> SolveResult:
+    def solve(self, model: Model, settings: SolverSettings, watch: Watch) -> SolveResult:
         solver = load(model, settings, presolve=True)
         best: list[tuple[float, Array]] = []
 
@@ -116,7 +116,11 @@ class Lp:
     """
 
     def __init__(
-        self, model: Model, settings: Settings, budget: Budget | None = None, cutoff: float | None = None
+        self,
+        model: Model,
+        settings: SolverSettings,
+        budget: Budget | None = None,
+        cutoff: float | None = None,
     ) -> None:
         self.model = model.relaxed()
         self._budget = budget if budget is not None else Budget()

@@ -19,7 +19,7 @@ from verifolio.vnnlib import Rows
 from .choose import willing_solver
 from .highs import Lp
 from .options import MilpOptions
-from .solver import Settings, SolveStatus, Watch
+from .solver import SolverSettings, SolveStatus, Watch
 from .trace import Trace
 from .tree import close, prove
 
@@ -107,9 +107,9 @@ class MarginSearch:
             return proof
         return replace(proof, reason=f"{claimed}, but bounds do not prove it: {proof.reason}")
 
-    def _settings(self, tolerance: float) -> Settings:
+    def _settings(self, tolerance: float) -> SolverSettings:
         threads = self.options.threads or self.context.budget.cores
-        return Settings(tolerance, threads, self.context.budget.remaining, self.context.seed)
+        return SolverSettings(tolerance, threads, self.context.budget.remaining, self.context.seed)
 
     def _root(self, groups: Sequence[Rows]) -> Finding:
         """The relaxation alone: its duals often prove the target."""

@@ -21,7 +21,7 @@ from .decide import encode_tightly, possible, undecided
 from .margin_search import SOLVER_SHARE, TREE
 from .nearest import Incumbent, Nearest
 from .options import MilpOptions
-from .solver import Settings, Watch
+from .solver import SolverSettings, Watch
 
 FIRST_NODES = 64  # before linear programs tighten the rows: an easy problem ends there; a choice
 SHRINK = 0.8  # a point this much closer than the radius makes a smaller ball, with tighter rows, worth encoding anew
@@ -127,9 +127,9 @@ class _Closest:
         if result.point is not None:
             nearest.try_pattern(k, np.round(result.point[target.binaries]).astype(np.int8))
 
-    def _settings(self) -> Settings:
+    def _settings(self) -> SolverSettings:
         budget = self.context.budget
-        return Settings(
+        return SolverSettings(
             self.options.tight, self.options.threads or budget.cores, budget.remaining, self.context.seed
         )
 

@@ -24,7 +24,7 @@ from verifolio.plugin.verifier import Context
 from verifolio.vnnlib import Rows
 
 from .highs import Lp, LpResult
-from .solver import Settings, SolveStatus
+from .solver import SolverSettings, SolveStatus
 from .tree import Brancher
 
 GAP = 1e-6  # of the radius: nodes that promise less are not opened; float32 inputs are no finer than 1e-7
@@ -73,7 +73,7 @@ class Target:
         problem: Problem,
         rows: Rows,
         ball: Ball,
-        settings: Settings,
+        settings: SolverSettings,
         context: Context,
     ) -> None:
         self.encoding, self.problem, self.rows, self.ball = encoding, problem, rows, ball
@@ -127,7 +127,7 @@ class Nearest:
         groups: Sequence[Rows],
         ball: Ball,
         best: Incumbent,
-        settings: Settings,
+        settings: SolverSettings,
         context: Context,
     ) -> None:
         self.problem, self.encoding, self.groups, self.ball = problem, encoding, groups, ball

@@ -26,10 +26,10 @@ class SolveStatus(Enum):
 
 
 @dataclass(frozen=True)
-class Settings:
+class SolverSettings:
     """Tolerances, threads and the clock of one solve."""
 
-    tolerance: float = 1e-7
+    tolerance: float = 1e-7  # of feasibility: HiGHS's default; what it says is proved or replayed by others
     threads: int = 1
     seconds: float = float("inf")
     seed: int = 0
@@ -67,5 +67,5 @@ class Solver(Protocol):
     def refuses(self, model: Model) -> str | None:
         """Why this model is out of its reach (a licence's size limit, say), or None."""
 
-    def solve(self, model: Model, settings: Settings, watch: Watch) -> SolveResult:
+    def solve(self, model: Model, settings: SolverSettings, watch: Watch) -> SolveResult:
         """Minimise; never raises for a model that is merely hard."""

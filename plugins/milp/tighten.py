@@ -13,13 +13,13 @@ from verifolio.encode.safe import safe_lower_bound
 from verifolio.run.budget import Budget
 
 from .highs import Lp
-from .solver import Settings, SolveStatus
+from .solver import SolverSettings, SolveStatus
 
 
 class Tightener:
     """Refines one layer after another until its seconds are used up; usable as `encode(refine=...)`."""
 
-    def __init__(self, budget: Budget, settings: Settings, seconds: float) -> None:
+    def __init__(self, budget: Budget, settings: SolverSettings, seconds: float) -> None:
         self._budget, self._settings = budget, settings
         self._left = seconds
         self.solved = 0

@@ -14,7 +14,7 @@ from verifolio.encode.safe import proves_infeasible, safe_lower_bound
 from verifolio.run.budget import Budget
 
 from .highs import Lp, LpResult
-from .solver import Settings, SolveStatus
+from .solver import SolverSettings, SolveStatus
 
 WHOLE = 1e-9  # z (1 - z) of a binary that is whole up to the solver's tolerance
 CUTOFF = 1e-7  # of the margin's range; far above what the safe bound subtracts for rounding
@@ -38,7 +38,11 @@ class Proof:
 
 
 def prove(
-    target: MarginModel, settings: Settings, budget: Budget, accept: Callable[[Array], bool], limit: float
+    target: MarginModel,
+    settings: SolverSettings,
+    budget: Budget,
+    accept: Callable[[Array], bool],
+    limit: float,
 ) -> Proof:
     """Prove that the margin is positive everywhere, or find a point that `accept` takes."""
     return _Tree(target, settings, budget, accept).run(limit)
@@ -59,7 +63,7 @@ class _Tree:
     """Depth first, the likelier child first, so that counterexamples are met early."""
 
     def __init__(
-        self, target: MarginModel, settings: Settings, budget: Budget, accept: Callable[[Array], bool]
+        self, target: MarginModel, settings: SolverSettings, budget: Budget, accept: Callable[[Array], bool]
     ) -> None:
         model = target.model
         self.target, self.budget, self.accept = target, budget, accept

@@ -25,7 +25,7 @@ RESULTS = "FILE or VERIFIER[:OPTION=VALUE,...]=FILE: a store or a table of resul
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limits(Cap, Timeout):
+class RunLimits(Cap, Timeout):
     """The table of instances, and limits where it names none."""
 
     panel: ClassVar[str] = ASKED
@@ -74,7 +74,7 @@ def make_commands() -> typer.Typer:
 
 def build_command(
     results: Annotated[list[str], typer.Argument(metavar="RESULTS...", help=RESULTS)],
-    limits: Limits,
+    limits: RunLimits,
     learning: Learning,
     written: Written,
 ) -> None:
@@ -170,7 +170,7 @@ def _report_json(
 def show_command(
     portfolio: Annotated[str, typer.Argument(metavar="FILE|default", help="A portfolio file, or `default`.")],
     runs: Runs,
-    limits: Limits,
+    limits: RunLimits,
     shown: Shown,
     on: Annotated[
         tuple[str, str] | None, typer.Option(metavar="NETWORK PROPERTY", help="Who would take this query?")

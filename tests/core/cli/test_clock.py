@@ -120,6 +120,28 @@ def test_a_plugin_that_takes_for_ever_to_import(tmp_path: Path, network: Network
     assert code == 3
     assert out.splitlines()[0] == "timeout"
     assert seconds < 4.0 + LATE + BUSY
+    assert "workers" in out and "start" in out
+
+
+@pytest.mark.parametrize("keeper", ["keep()", "None"])
+def test_the_last_words_are_those_that_are_true(keeper: str) -> None:
+    code = (
+        "import time; from verifolio.cli.keeper import keep; from verifolio.cli.clock import begin, guard\n"
+        f"{keeper}; begin()\nwith guard(0.5, 3, 'first') as otherwise:\n    otherwise('second'); time.sleep(60)"
+    )
+    done = subprocess.run([sys.executable, "-P", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (3, "second")
+
+
+@pytest.mark.slow
+def test_a_query_that_is_not_decided_is_not_blamed_on_the_start(tmp_path: Path, network: Network) -> None:
+    """As with large networks, whose memory takes long to be given back: the files were read long ago."""
+    plugin = (
+        "import sys, time\nif 'verifolio.cli.main' in sys.modules:\n    from verifolio import Oracle\n"
+        "    Oracle.ask = lambda *given: time.sleep(60)\n"
+    )
+    out, _ = start(tmp_path, network, plugin, "--timeout", "15").communicate()
+    assert "out of time after the files were read" in out and "reading the files" not in out
 
 
 @pytest.mark.parametrize("options", [(), ("--json",)])

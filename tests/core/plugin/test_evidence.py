@@ -185,6 +185,25 @@ def test_who_cannot_prove_leaves_no_bounds_and_no_refuted_sets() -> None:
         assert len(evidence.candidates) == 1
 
 
+def test_what_the_report_will_say_is_not_sent_before() -> None:
+    """That the only problem is refuted; a part of it, and any other problem, is."""
+    sent: list[object] = []
+    link = cast(Link, SimpleNamespace(send=sent.append))
+    asked = problem(box(0, 1))
+    for about, domain, messages in (
+        (asked, asked.domain, 0),
+        (asked, box(0, 0.5), 1),
+        (problem(box(0, 1)), asked.domain, 1),
+    ):
+        sent.clear()
+        evidence = SharedEvidence(Evidence(), link)
+        evidence.only = asked
+        evidence.add_refuted(about, domain)
+        evidence.close()
+        assert len(sent) == messages
+        assert len(evidence.refuted) == 1
+
+
 def test_bounds_of_two_conditions_do_not_meet() -> None:
     """What one condition implies and what another does need not hold together anywhere."""
     domain = box(0, 1)

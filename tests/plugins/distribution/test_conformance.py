@@ -12,7 +12,7 @@ from verifolio.plugin.data_source import Dataset
 from verifolio.plugin.manager import current_plugins
 from verifolio.plugin.radii import RadiiFound, RadiiRequest
 from verifolio.plugins.distribution.bracket import Bracket
-from verifolio.plugins.distribution.closest import Closest
+from verifolio.plugins.distribution.closest import ClosestSearch
 from verifolio.plugins.distribution.family import Family
 from verifolio.plugins.distribution.grid_search import Binary, KBinary
 from verifolio.plugins.distribution.many import Many
@@ -51,7 +51,7 @@ class TestKBinary(Searches):
 
 
 class TestClosest(Searches):
-    make = Closest
+    make = ClosestSearch
 
 
 class TestMany(EstimatorConformance):

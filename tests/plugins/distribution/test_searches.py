@@ -19,7 +19,7 @@ from verifolio.onnx_import.network import Network
 from verifolio.plugin.executor import Executor, Handle
 from verifolio.plugin.verifier import Context, Verifier
 from verifolio.plugins.distribution.bracket import Bracket
-from verifolio.plugins.distribution.closest import Closest
+from verifolio.plugins.distribution.closest import ClosestSearch
 from verifolio.plugins.distribution.family import Family, per_input
 from verifolio.plugins.distribution.grid_search import Binary, KBinary, KBinaryOptions
 from verifolio.plugins.distribution.radius_search import Critical, RadiusQuestion, SearchStatus, SearchStep
@@ -341,8 +341,8 @@ def test_the_closest_point_by_one_verifier(plane: Network, verifier: str) -> Non
         Family(plane, np.array([0.2, 0.3]), 0), tolerance=1e-4, budget=20, log=steps.append
     )
     with Oracle(single_verifier(verifier), "inline") as oracle:
-        found = Closest().run(question, oracle)
-        again = Closest().run(replace(question, history=tuple(steps)), oracle)
+        found = ClosestSearch().run(question, oracle)
+        again = ClosestSearch().run(replace(question, history=tuple(steps)), oracle)
     assert found.upper is not None and found.upper >= 0.25 * (1 - 1e-6)
     assert (again.lower, again.upper, len(steps)) == (found.lower, found.upper, 1)
     proves = verifier == "milp"
@@ -353,6 +353,6 @@ def test_the_closest_point_by_one_verifier(plane: Network, verifier: str) -> Non
 def test_a_verifier_that_does_not_minimise_leaves_it_open(plane: Network) -> None:
     question = RadiusQuestion(Family(plane, np.array([0.2, 0.3]), 0))
     with Oracle(single_verifier("pgd"), "inline") as oracle:
-        found = Closest().run(question, oracle)
+        found = ClosestSearch().run(question, oracle)
     assert (found.lower, found.upper, found.status) == (0.0, None, SearchStatus.OPEN)
     assert "minimises" in found.reason

@@ -213,3 +213,4 @@ def test_reused_answers_are_not_in_the_times() -> None:
     found = summarise("n.onnx", "test", rows)
     assert (found.seconds, found.mean_seconds, found.reused) == (4.0, 4.0, 1)
     assert "1 reused, not in the times" in found.text()
+    assert "nan" not in summarise("net", "test", [row(0.1, None, 0)]).text()

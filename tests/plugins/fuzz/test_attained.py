@@ -23,7 +23,7 @@ from verifolio.plugin.verifier import Context, Verifier
 from verifolio.plugins.fuzz.attained import Course, again, draw, look, resumed, run_attained
 from verifolio.plugins.fuzz.challenge import Challenge, Layout, make_challenge, random_layout
 from verifolio.plugins.fuzz.points import certainly_inside, inside, random_set
-from verifolio.plugins.fuzz.wrong_claims import AskedMembers, Member, variants, wrong_claims
+from verifolio.plugins.fuzz.wrong_claims import AskedMember, AskedMembers, variants, wrong_claims
 from verifolio.run.budget import Budget
 from verifolio.testing.attained import row_value
 from verifolio.testing.operators import LAYERS
@@ -101,7 +101,7 @@ def test_the_point_satisfies_the_problem_exactly(k: int, tmp_path: Path) -> None
 def test_a_proof_and_bounds_that_assume_the_condition_are_judged_at_the_point(tmp_path: Path) -> None:
     challenge = make_challenge(WIDE, Layout(3, boxes=2, disjuncts=2, rows=2), tmp_path)
     assert challenge is not None
-    found = wrong_claims(challenge, AskedMembers((Member("prover", Prover()),)), tmp_path)
+    found = wrong_claims(challenge, AskedMembers((AskedMember("prover", Prover()),)), tmp_path)
     assert {(f.kind, f.subject) for f in found} == {
         ("unsound proof", "prover"),
         ("unsound evidence", "prover"),
@@ -114,7 +114,7 @@ def test_a_proof_that_the_second_look_refutes_is_a_finding_too(tmp_path: Path) -
     assert challenge is not None
     report = attempt(Prover(), challenge.query(tmp_path), 2.0, 0, evidence=Evidence(attacked=True)).report
     assert (report.verdict, report.false_proof) == (Verdict.SAT, True)
-    found = wrong_claims(challenge, AskedMembers((Member("prover", Prover()),)), tmp_path)
+    found = wrong_claims(challenge, AskedMembers((AskedMember("prover", Prover()),)), tmp_path)
     assert "unsound proof" in {f.kind for f in found}
 
 
@@ -139,7 +139,7 @@ def test_an_import_that_differs_from_the_file_is_a_finding(tmp_path: Path) -> No
 
 
 def test_a_finding_is_made_smaller_and_can_be_looked_at_again(tmp_path: Path) -> None:
-    asked = AskedMembers((Member("prover", Prover()),), seconds=1.0)
+    asked = AskedMembers((AskedMember("prover", Prover()),), seconds=1.0)
     course = Course(seed=1, networks=1, styles=("deep",))
     summary = run_attained(course, asked, tmp_path, quiet)
     ((finding, folder),) = summary.findings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import nn
 from verifolio import Network, Oracle, Reference, Verdict
 from verifolio.encode.onnx_writer import write_onnx
 from verifolio.encode.torch_export import export_onnx
+from verifolio.graph import Dense, GraphBuilder, Relu
 from verifolio.plugins.properties.affine import affine_piece
 from verifolio.plugins.properties.distances import Lipschitz, LipschitzOptions
 from verifolio.portfolio.tree import single_verifier
@@ -127,6 +129,31 @@ def test_within_the_affine_radius_nothing_bends(tmp_path: Path) -> None:
     far = module(torch.from_numpy(x) + radius * moves) - centre
     near = module(torch.from_numpy(x) + 0.25 * radius * moves) - centre
     torch.testing.assert_close(far, 4 * near, rtol=1e-7, atol=1e-9)
+
+
+def test_what_cancels_may_bend_sooner_than_it_seems() -> None:
+    """Numbers of a billion cancel but for rounding in what the last neuron reads: its kink is where they vanish."""
+    n = 6
+    for seed in range(20):
+        rng = np.random.default_rng(seed)
+        first, bias, x = rng.uniform(1, 2, (30, n)), rng.uniform(1e9, 2e9, 30), rng.uniform(1, 2, n)
+        last = rng.choice([-1.0, 1.0], (1, 30)) * rng.uniform(1, 2, 30)
+        builder = GraphBuilder(n)
+        hidden = builder.add(Relu(30), builder.add(Dense(30, bias, first), 0))
+        bend = builder.add(Dense(1, -(last @ (first @ x + bias)), last), hidden)
+        graph = builder.finish(builder.add(Relu(1), bend))
+        w, c, v = (np.vectorize(Fraction)(part) for part in (first, bias, x))
+        steep = np.vectorize(Fraction)(last)[0] @ w
+        reads = np.vectorize(Fraction)(last)[0] @ (w @ v + c) + Fraction(float(graph.nodes[bend].op.bias[0]))  # type: ignore[attr-defined]
+        assert affine_piece(graph, x)[0] <= abs(reads) / np.abs(steep).sum()
+
+
+def test_a_neuron_that_reads_only_dead_ones_is_no_kink() -> None:
+    """h = relu(x - 3) is nought around 1, so relu(2 h) does not move there."""
+    builder = GraphBuilder(1)
+    dead = builder.add(Relu(1), builder.add(Dense(1, np.array([-3.0]), np.ones((1, 1))), 0))
+    after = builder.add(Relu(1), builder.add(Dense(1, np.zeros(1), np.full((1, 1), 2.0)), dead))
+    assert affine_piece(builder.finish(after), np.ones(1))[0] == pytest.approx(2.0, rel=1e-5)
 
 
 def test_smooth_networks_have_no_affine_radius(tmp_path: Path) -> None:
