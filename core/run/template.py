@@ -27,6 +27,7 @@ from collections.abc import Iterator, Sequence
 from multiprocessing import Pipe, reduction
 from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from typing import NoReturn
 
 from verifolio.run import supervisor, tree
 from verifolio.run.worker import THREAD_VARIABLES
@@ -142,22 +143,30 @@ def main(
     """Import, then fork a supervisor for every handle that arrives, until the driver is gone."""
     del path
     light_line, line = Connection(lines[0]), Connection(lines[1])
-    root, watch = Path(folder), _watch_process(driver)
+    root = Path(folder)
+    try:
+        watch = _watch_process(driver)
+    except ProcessLookupError:  # the driver died while this process started: nobody is left to work for
+        _leave(root)
     tree.become_subreaper()
-    _import(light or preload, watch)
+    _import(light or preload, watch, root)
     full = _Full(preload, watch, root, line, light_line) if light else None
     try:
         _serve(light_line if full else line, watch, root, full)
     except BaseException:
         traceback.print_exc()
     finally:
-        shutil.rmtree(root, ignore_errors=True)
-        os._exit(0)
+        _leave(root)
 
 
-def _import(names: Sequence[str], watch: int | None) -> None:
+def _leave(folder: Path) -> NoReturn:
+    shutil.rmtree(folder, ignore_errors=True)
+    os._exit(0)
+
+
+def _import(names: Sequence[str], watch: int | None, folder: Path) -> None:
     gc.disable()  # imports make no garbage worth collecting
-    with _leaving_with(watch):
+    with _leaving_with(watch, folder):
         for name in names:
             try:
                 importlib.import_module(name)
@@ -183,7 +192,7 @@ class _Full:
             light_line.close()
             tree.become_subreaper()
             wait([line] if watch is None else [line, watch])
-            _import(preload, watch)
+            _import(preload, watch, root)
             self.serving[0] = 1
             _serve(line, watch, root)
         except BaseException:
@@ -198,14 +207,14 @@ class _Full:
 
 
 @contextlib.contextmanager
-def _leaving_with(watch: int | None) -> Iterator[None]:
+def _leaving_with(watch: int | None, folder: Path) -> Iterator[None]:
     """End this process if the driver ends meanwhile; the thread that looks is gone before anything is forked."""
     done = threading.Event()
 
     def look() -> None:
         while not done.wait(GLANCE):
             if watch is not None and select.select([watch], [], [], 0.0)[0]:
-                os._exit(0)
+                _leave(folder)
 
     thread = threading.Thread(target=look, daemon=True)
     thread.start()
@@ -215,9 +224,14 @@ def _leaving_with(watch: int | None) -> Iterator[None]:
 
 
 def _watch_process(pid: int) -> int | None:
-    """A descriptor that becomes readable when the driver dies, even if forks of it keep our pipes open."""
+    """A descriptor that becomes readable when the driver dies, even if forks of it keep our pipes open.
+
+    Raises ProcessLookupError where it is dead already.
+    """
     try:
         return os.pidfd_open(pid)
+    except ProcessLookupError:
+        raise
     except (AttributeError, OSError):
         return None
 
