@@ -22,7 +22,7 @@ from tempfile import gettempdir
 
 from .areas import tests_of, trusted_files
 from .faults import FAULTS, Fault, stale
-from .killers import Traced, killers, trace
+from .killers import Kill, Traced, killers, trace, untraced
 from .operators import Mutant, mutants
 from .scratch import Result, Scratch
 from .server import Server
@@ -77,10 +77,28 @@ def parses(file: str, text: str) -> bool:
     return True
 
 
-def run(count: int, seed: int, seconds: float, rows: Path, only: str, traced_first: bool) -> None:
+@dataclass(frozen=True)
+class Tests:
+    """Which tests are tried: those that run the statement (`traced`), or all of an area, the nearest first.
+
+    `named`: test files that alone are tried. What they leave is not noted, as others may notice it.
+    """
+
+    traced: bool = True
+    named: tuple[str, ...] = ()
+
+    def files(self, sources: Iterable[str]) -> list[str]:
+        """The test files to collect for changes of `sources`."""
+        return list(self.named) or test_files(trusted_files(ROOT) if self.traced else sources)
+
+    def settles(self, result: Result) -> bool:
+        return result.status == "killed" or not self.named
+
+
+def run(count: int, seed: int, seconds: float, rows: Path, only: str, tried: Tests) -> None:
     """The sample's mutants that have no row yet, ran out of a shorter time and are not judged, or were holes.
 
-    Every row is written at once. Not `traced_first`: tests of a file's area in its order, see `untraced`.
+    Every row is written at once.
     """
     judged = judgements(JUDGED)
     chosen = sample(ROOT, count, seed)
@@ -91,33 +109,23 @@ def run(count: int, seed: int, seconds: float, rows: Path, only: str, traced_fir
     closed = {line["key"]: line["why"].split()[0].rstrip(";") for line in read_table(JUDGED)}
 
     def work(server: Server) -> None:
-        traced = trace_tests(scratch, server) if traced_first else []
+        traced = trace_tests(scratch, server) if tried.traced else []
         before = Counter(row.test for row in read_rows(rows))
         for mutant in sorted(todo, key=lambda m: judged.get(m.key) != "hole"):
             source = scratch.read(mutant.file)
             text = mutant.text(source)
             if parses(mutant.file, text):
-                tests = killers(mutant.file, source, mutant.line, traced, before)
-                tests = (
-                    tests
-                    if traced_first
-                    else untraced(mutant.file, server, closed.get(mutant.key, "?"), before)
-                )
+                if tried.traced:
+                    tests = killers(mutant.file, source, mutant.line, traced, before)
+                else:
+                    closing = closed.get(mutant.key, "?")
+                    tests = untraced(ROOT, mutant.file, server.items, closing, read_kills(rows))
                 result = scratch.changed(server, mutant.file, text, tests, seconds)
                 before[result.test] += 1
-                note(rows, mutant, result, len(tests))
+                if tried.settles(result):
+                    note(rows, mutant, result, len(tests))
 
-    sources = trusted_files(ROOT) if traced_first else {m.file for m in todo}
-    scratch.serve(test_files(sorted(sources)), work)
-
-
-def untraced(file: str, server: Server, first: str, before: Counter[str]) -> list[str]:
-    """All tests of an area: those named `first`, those of its first file, those that killed before, the others."""
-    files = tests_of(ROOT, file)
-    found = [t for f in files for t in server.items if t.startswith(f"{f}::")]
-    place = {t: k for k, t in enumerate(found)}
-    own = files[0] if files else ""
-    return sorted(found, key=lambda t: (first not in t, not t.startswith(f"{own}::"), -before[t], place[t]))
+    scratch.serve(tried.files(sorted({m.file for m in todo})), work)
 
 
 def settled(row: Row, verdict: str | None, seconds: float) -> bool:
@@ -152,7 +160,7 @@ def tests_for(fault: Fault, source: str, server: Server, traced: list[Traced] | 
     if traced is not None and fault.file in trusted_files(ROOT):
         line = source[: source.index(fault.before)].count("\n") + 1
         return killers(fault.file, source, line, traced, Counter())
-    return [t for f in tests_of(ROOT, fault.file) for t in server.items if t.startswith(f"{f}::")]
+    return untraced(ROOT, fault.file, server.items, "?", [])
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -161,6 +169,10 @@ def read_rows(path: Path) -> list[Row]:
         for line in read_table(path)
     ]
     return list({row.key: row for row in found}.values())  # the last word about a mutant counts
+
+
+def read_kills(path: Path) -> list[Kill]:
+    return [Kill(row.file, row.test) for row in read_rows(path) if row.status == "killed"]
 
 
 def read_table(path: Path) -> list[dict[str, str]]:
@@ -234,11 +246,10 @@ class Caught:
     seconds: float
 
 
-def seed_faults(seconds: float, table: Path, only: str, traced_first: bool) -> int:
+def seed_faults(seconds: float, table: Path, only: str, tried: Tests) -> int:
     """Put every fault that no test is known to catch into a copy of the tree; the number that no test noticed.
 
-    Not `traced_first`: all tests of a file's area, in the area's order; quicker for a few faults, as most are
-    caught by the first tests.
+    Untraced is quicker for a few faults, as most are caught by the nearest tests.
     """
     lost = stale(ROOT)
     if lost:
@@ -248,20 +259,20 @@ def seed_faults(seconds: float, table: Path, only: str, traced_first: bool) -> i
     scratch = Scratch(ROOT, Path(gettempdir()) / f"faults-{time.time_ns()}")
 
     def work(server: Server) -> None:
-        traced = trace_tests(scratch, server) if traced_first else None
+        traced = trace_tests(scratch, server) if tried.traced else None
         for fault in chosen:
             source = scratch.read(fault.file)
             tests = tests_for(fault, source, server, traced)
             text = source.replace(fault.before, fault.after)
             result = scratch.changed(server, fault.file, text, tests, seconds)
             took = result.status, result.test, round(result.seconds, 1)
-            append_row(table, Caught(fault.key, fault.file, fault.name, *took))
+            if tried.settles(result):
+                append_row(table, Caught(fault.key, fault.file, fault.name, *took))
             word = "caught" if result.status == "killed" else "MISSED"
             say(f"{word} {fault.file}: {fault.name} ({result.status}, {result.seconds:.0f} s) {result.test}")
 
-    sources = [*(trusted_files(ROOT) if traced_first else ()), *(f.file for f in chosen)]
     if chosen:
-        scratch.serve(test_files(sources), work)
+        scratch.serve(tried.files(dict.fromkeys(f.file for f in chosen)), work)
     return report_faults(table)
 
 
@@ -299,13 +310,21 @@ def main() -> None:
     parser.add_argument(
         "--untraced",
         action="store_true",
-        help="try all tests of an area in its order, without tracing first what they run",
+        help="try all tests of an area, the nearest first, without tracing first what they run",
+    )
+    parser.add_argument(
+        "--tests",
+        nargs="+",
+        default=[],
+        metavar="FILE",
+        help="try these test files alone; keep what they notice",
     )
     given = parser.parse_args()
+    tried = Tests(not (given.untraced or given.tests), tuple(given.tests))
     if given.what == "faults":
-        sys.exit(1 if seed_faults(given.seconds or 600.0, CAUGHT, given.only, not given.untraced) else 0)
+        sys.exit(1 if seed_faults(given.seconds or 600.0, CAUGHT, given.only, tried) else 0)
     if given.what == "run":
-        run(given.count, given.seed, given.seconds or 60.0, given.rows, given.only, not given.untraced)
+        run(given.count, given.seed, given.seconds or 60.0, given.rows, given.only, tried)
     report(given.rows, JUDGED, {m.key for m in sample(ROOT, given.count, given.seed)})
 
 

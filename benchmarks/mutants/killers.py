@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
+from .areas import tests_of
 from .scratch import IN_C, ONE_TEST, Scratch
 from .server import Server
 from .tracer import Tracer
@@ -111,3 +112,38 @@ def killers(file: str, source: str, line: int, traced: Iterable[Traced], before:
         chosen = [t for t in tests if t.runs(file, lines)]
     chosen = chosen or [t for t in tests if t.elsewhere]
     return [t.test for t in sorted(chosen, key=lambda t: (-before[t.test], t.seconds))]
+
+
+@dataclass(frozen=True)
+class Kill:
+    """A test noticed a change of a file."""
+
+    file: str
+    test: str
+
+
+def untraced(root: Path, file: str, tests: Iterable[str], closing: str, kills: Iterable[Kill]) -> list[str]:
+    """The `tests` of a file's area where nothing is known about the lines that they run.
+
+    First those named `closing`, then those that noticed other changes of the file, those of nearer test files, and
+    those that noticed changes elsewhere.
+    """
+    kills = list(kills)
+    here = Counter(k.test for k in kills if k.file == file)
+    before = Counter(k.test for k in kills)
+    files = {name: (_distance(root / name, file), k) for k, name in enumerate(tests_of(root, file))}
+    found = [t for t in tests if t.split("::")[0] in files]
+
+    def order(test: str) -> tuple[bool, int, int, int, int]:
+        far, place = files[test.split("::")[0]]
+        return closing not in test, -here[test], far, -before[test], place
+
+    return sorted(found, key=order)
+
+
+def _distance(test_file: Path, source: str) -> int:
+    """0 for the test file that has the name of a source file, 1 for those that import it, 2 for others."""
+    if test_file.stem == f"test_{Path(source).stem.lstrip('_')}":
+        return 0
+    module = Path(source).with_suffix("").as_posix().removeprefix("core/").replace("/", ".")
+    return 1 if f"{module} import" in test_file.read_text(encoding="utf-8") else 2

@@ -237,6 +237,28 @@ def test_tests_that_run_the_changed_statement_come_first() -> None:
     assert killers(KERNELS[0], "", 1, traced, Counter()) == ["boxes"]
 
 
+def test_without_tracing_the_nearest_tests_come_first(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from benchmarks.mutants import killers
+    from benchmarks.mutants.killers import Kill, untraced
+
+    texts = {"far.py": "", "test_use.py": "from verifolio.a.b import c\n", "test_b.py": ""}
+    for name, text in texts.items():
+        (tmp_path / name).write_text(text)
+    monkeypatch.setattr(killers, "tests_of", lambda root, file: list(texts))
+    tests = ["far.py::x", "far.py::y", "far.py::z", "test_use.py::u", "test_b.py::b", "other.py::o"]
+    kills = [Kill("core/a/b.py", "far.py::y"), Kill("core/d.py", "far.py::z")]
+    assert untraced(tmp_path, "core/a/b.py", tests, "?", kills) == [
+        "far.py::y",
+        "test_b.py::b",
+        "test_use.py::u",
+        "far.py::z",
+        "far.py::x",
+    ]
+    assert untraced(tmp_path, "core/a/b.py", tests, "::u", [])[0] == "test_use.py::u"
+
+
 def test_tests_are_traced_once_and_run_in_the_order_asked_for(tmp_path: Path) -> None:
     from benchmarks.mutants.killers import trace
     from benchmarks.mutants.scratch import Scratch

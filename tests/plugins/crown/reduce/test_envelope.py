@@ -154,15 +154,28 @@ def test_any_variables_are_sound(sizes: tuple[int, ...]) -> None:
     phase, goal, v = random_variables(bounds, 200, 2)
     assert v.slopes is not None
     phase[::2] = torch.as_tensor(np.sign(inner[:100])) * (torch.rand(100, phase.shape[1]) < 0.3)
-    wild = v.slopes * 3 - 1  # slopes outside [0, 1] are brought back
-    for slopes in (v.slopes, wild):
-        proved, _ = bounds.exact_envelope.prove(phase, goal, v.alpha, v.beta, slopes)
+    # slopes outside [0, 1] are no lines below a ReLU, and negative multipliers reward the wrong phase
+    wild = v.alpha * 3 - 1, v.beta * 3 - 0.1, v.slopes * 3 - 1
+    for alpha, beta, slopes in ((v.alpha, v.beta, v.slopes), wild):
+        proved, _ = bounds.exact_envelope.prove(phase, goal, alpha, beta, slopes)
         met = 0
         for k in range(200):
             there = (inner * phase[k].numpy() >= 0).all(1)
             met += bool(there.any())
             assert not there.any() or float(proved[k]) <= (rows[there] @ goal[k].numpy()).min() + 1e-9
         assert met > 100
+
+
+def test_variables_out_of_their_range_are_brought_back() -> None:
+    """An ascent may overshoot; a slope of a lower line beyond 1 or a negative multiplier would prove too much."""
+    bounds = bounds_of(problem(SIZES[0]))
+    phase, goal, v = random_variables(bounds, 20, 3)
+    assert v.slopes is not None
+    alpha, beta, slopes, weight = v.alpha * 3 - 1, v.beta * 3 - 0.1, v.slopes * 3 - 1, goal * 3 - 1
+    proved, rows = bounds.exact_envelope.prove(phase, weight, alpha, beta, slopes)
+    back = alpha.clamp(0, 1), beta.clamp(min=0), slopes.clamp(0, 1)
+    expected, same = bounds.exact_envelope.prove(phase, weight.clamp(min=0), *back)
+    assert torch.equal(proved, expected) and torch.equal(rows, same)
 
 
 def hull_minimum(root: Root, goal: Array) -> float:
