@@ -286,6 +286,78 @@ FAULTS = (
         "self.below[position] = math.nextafter(double, -math.inf)",
         "self.below[position] = double",
     ),
+    Fault(
+        "fixed inputs: what rounding leaves of a node is not charged",
+        "plugins/crown/reduce/fixed_walk.py",
+        "reserve = ROOM * (part.error + rounded)",
+        "reserve = ROOM * rounded",
+    ),
+    Fault(
+        "fixed inputs: terms that cancel in a sum charge nothing",
+        "plugins/crown/reduce/fixed_walk.py",
+        "error = error + gamma(len(before) + LIMB_SUM) * size",
+        "error = error + 0.0 * size",
+    ),
+    Fault(
+        "limbs: what is cut off a number is forgotten",
+        "plugins/crown/propagate/limbs.py",
+        "lost = sum(float(part.abs().max()) for part in made[most:] if part.numel())",
+        "lost = 0.0",
+    ),
+    Fault(
+        "limbs: what is left out of the later rows of a dense layer is forgotten",
+        "plugins/crown/reduce/limb_layers.py",
+        "lost = max(lost, missed + 1.01 * left * inputs * sum(base.largest()))",
+        "lost = lost or missed",
+    ),
+    Fault(
+        "windows of changes begin at another pixel",
+        "plugins/crown/propagate/changes.py",
+        "first = -((kernel[k] - 1 - pads[k] - at) // stride[k])  # rounded up",
+        "first = -((kernel[k] - pads[k] - at) // stride[k])  # rounded up",
+    ),
+    Fault(
+        "linearised: an error moves half as far as the function may lie off",
+        "plugins/crown/reduce/linearised.py",
+        "weight = Csr((piece.radius[own], (own, column))",
+        "weight = Csr((piece.radius[own] / 2, (own, column))",
+    ),
+    Fault(
+        "linearised: errors without a number of their own are dropped",
+        "plugins/crown/reduce/linearised.py",
+        "        rest[own] = 0.0\n",
+        "        rest[:] = 0.0\n",
+    ),
+    Fault(
+        "linearised: the rounding of weights times slopes is not charged",
+        "plugins/crown/reduce/linearised.py",
+        "radius = (abs(weight) @ band.radius + charge * spread) * (1 + charge) + 1e-300",
+        "radius = abs(weight) @ band.radius",
+    ),
+    Fault(
+        "signs: a negative factor of a sum keeps values from being negative",
+        "plugins/crown/propagate/signs.py",
+        "known &= zero | mine if factor >= 0 else zero",
+        "known &= zero | mine",
+    ),
+    Fault(
+        "assumptions: negative weights assume that the goal is not violated",
+        "plugins/crown/search/neurons/assume.py",
+        "found.weight.to(kind).clamp(min=0)",
+        "found.weight.to(kind)",
+    ),
+    Fault(
+        "assumptions: the right-hand side of the violated row is left out",
+        "plugins/crown/search/values/assume.py",
+        "return (bound - given - 4 * program.space.unit * (given.abs() + bound.abs()))[0]",
+        "return (bound - 4 * program.space.unit * (given.abs() + bound.abs()))[0]",
+    ),
+    Fault(
+        "kept neurons: the error of a layer's forms is lost on the way back",
+        "plugins/crown/reduce/kept.py",
+        "self.lost = self.lost + weight @ layer.forms.error",
+        "self.lost = self.lost + 0.0 * (weight @ layer.forms.error)",
+    ),
 )
 
 

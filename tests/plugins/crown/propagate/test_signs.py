@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from verifolio.graph import Dense, Graph, GraphBuilder, Relu, Select
+from verifolio.graph import Dense, Graph, GraphBuilder, Relu, Select, Sum
 from verifolio.model.problem import Domain
 from verifolio.plugins.crown.optimise.intermediate import intermediate_bounds
 from verifolio.plugins.crown.propagate.layers import Space
@@ -42,6 +42,20 @@ def test_no_value_that_becomes_negative(seed: int) -> None:
         weight, bias = graph.nodes[4].op.weight, graph.nodes[4].op.bias  # type: ignore[attr-defined]
         plain = (weight >= 0).all(1) & (bias >= 0)
         assert plain.any() and np.isin(np.flatnonzero(plain), claimed[4]).all()
+
+
+def summed(factors: tuple[float, float]) -> Graph:
+    """Positive weights over a sum of two layers of ReLUs."""
+    rng, builder = np.random.default_rng(0), GraphBuilder(6)
+    parts = [builder.add(Dense(9, rng.normal(size=9), rng.normal(size=(9, 6))), 0) for _ in factors]
+    total = builder.add(Sum(9, factors), *(builder.add(Relu(9), part) for part in parts))
+    return builder.finish(builder.add(Dense(9, np.zeros(9), rng.uniform(0, 1, (9, 9))), total))
+
+
+def test_a_difference_of_relus_may_be_negative() -> None:
+    both, difference = summed((1.0, 2.0)), summed((1.0, -2.0))
+    assert never_negative(both)[both.output].tolist() == list(range(9))
+    assert never_negative(difference) == {}
 
 
 def test_copies_behind_a_split_relu_are_stable() -> None:

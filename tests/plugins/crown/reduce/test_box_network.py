@@ -305,3 +305,13 @@ def test_large_right_hand_sides_are_charged(side: float) -> None:
         assert all(
             Fraction(f) <= Fraction(v) - Fraction(side) for f, v in zip(found, last.lower, strict=True)
         )
+
+
+def test_errors_of_a_layer_reach_the_bounds_behind_it() -> None:
+    """z = x +- 0.1 on [-1, 1], so that -relu(z) may be as low as -1.1."""
+    one = torch.ones(1, dtype=torch.float64)
+    kept = KeptNeurons(Region(-one[None], one[None]))
+    kept.add(Forms(one[None], 0 * one, 0.1 * one), -1.1 * one, 1.1 * one)
+    behind = Forms(torch.tensor([[0.0, -1.0]], dtype=torch.float64), 0 * one, 0 * one)
+    bound = float(kept.lower(behind).bound)
+    assert -1.1 - 0.01 <= bound <= -1.1

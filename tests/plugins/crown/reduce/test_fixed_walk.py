@@ -11,9 +11,11 @@ import torch
 
 from verifolio.graph import Conv, Dense, Graph, GraphBuilder, Relu, Select, Sum
 from verifolio.graph.ops import Array, Op
-from verifolio.plugins.crown.reduce import fixed_walk
+from verifolio.plugins.crown.propagate.limbs import split
+from verifolio.plugins.crown.reduce import fixed_walk, limb_layers
 from verifolio.plugins.crown.reduce.fixed_walk import FixedWalk
 from verifolio.plugins.crown.reduce.kept import Forms
+from verifolio.plugins.crown.reduce.limb_layers import dense_base
 from verifolio.run.budget import Budget
 from verifolio.testing.attained import attained as exactly
 from verifolio.testing.realistic import NETWORKS
@@ -164,6 +166,18 @@ def test_what_is_cut_is_charged(name: str, limbs: tuple[int, int], monkeypatch: 
     monkeypatch.setattr(fixed_walk, "CHANGE_LIMBS", limbs[1])
     moved, _ = check_walk(network(name), 0)
     assert moved > 1e-13
+
+
+def test_digits_of_weights_that_are_cut_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of a dense layer go one after the other; the grid of their digits is that of the largest weight of all."""
+    monkeypatch.setattr(limb_layers, "ROWS", 1)
+    weight = np.array([[1.0, 0.0], [2.0**-60 / 3, 2.0**-60 / 7]])
+    base, _ = split(torch.tensor([1.0, 0.75], dtype=torch.float64))
+    made, lost = dense_base(Dense(2, np.zeros(2), weight), base, 8)
+    found = [sum((Fraction(v) for v in column), Fraction(0)) for column in made.parts.T.tolist()]
+    exact = [Fraction(a) + Fraction(3, 4) * Fraction(b) for a, b in weight.tolist()]
+    gaps = [abs(f - e) for f, e in zip(found, exact, strict=True)]
+    assert gaps[0] == 0 and 0 < gaps[1] <= Fraction(lost)
 
 
 def test_neurons_that_nothing_moves_are_not_kept() -> None:

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import pytest
 import torch
+from scipy import sparse
 
-from verifolio.graph import Graph, Sparse
+from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Sparse
 from verifolio.graph.ops import Array
 from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program, State
 from verifolio.plugins.crown.propagate.region import Region
 from verifolio.plugins.crown.reduce import linearised
-from verifolio.plugins.crown.reduce.linearised import Linearised, linearise
+from verifolio.plugins.crown.reduce.linearised import Linearised, _Band, _piece, linearise
 from verifolio.testing.realistic import NETWORKS, boxes
 from verifolio.testing.trial import evaluate, sample
 
@@ -124,3 +127,34 @@ def test_the_row_has_the_same_bound(name: str) -> None:
         after.lines[i] = state.lines[found.origin[i]]
     bound = float(new.lower(after, found.graph.output, row))
     assert bound == pytest.approx(wanted, rel=1e-4, abs=1e-4)
+
+
+def test_weights_times_slopes_are_charged_for_their_rounding() -> None:
+    """A sum of functions that are lines exactly: all that is left are the roundings of the new weights."""
+    rng, builder = np.random.default_rng(0), GraphBuilder(5)
+    size, reader = 24, np.arange(24) // 8  # three sums of eight
+    read = builder.add(Dense(size, rng.normal(size=size), rng.normal(size=(size, 5))), 0)
+    node = builder.add(Elementwise(size, "tanh"), read)
+    matrix = sparse.csr_array((rng.normal(size=size), (reader, np.arange(size))), shape=(3, size))
+    at = builder.add(Sparse(3, rng.normal(size=3), matrix), node)
+    program = Program(builder.finish(at), Space(torch.float64))
+    region = Region.of(boxes(rng, 5, (0.5,)), program.space)
+    state = intermediate_bounds(program, region, Effort())
+    slopes, middle = rng.uniform(0, 1, size), rng.normal(size=size)
+    piece = _piece(program, state, node, at, _Band([slopes], middle, np.zeros(size)))
+    assert piece.sources == [read]
+    off = []
+    for z in (end[0].numpy() for end in state.interval[read]):
+        for k, (start, end) in enumerate(pairwise(matrix.indptr)):
+            entries = zip(matrix.indices[start:end], matrix.data[start:end], strict=True)
+            exact = Fraction(program.graph.nodes[at].op.bias[k])  # type: ignore[attr-defined]
+            exact += sum(
+                Fraction(w) * (Fraction(slopes[j]) * Fraction(z[j]) + Fraction(middle[j])) for j, w in entries
+            )
+            row = piece.matrices[0].toarray()[k]
+            made = Fraction(piece.constant[k]) + sum(
+                Fraction(a) * Fraction(v) for a, v in zip(row, z, strict=True)
+            )
+            off.append(abs(made - exact))
+            assert off[-1] <= Fraction(piece.radius[k]) <= 1e-12
+    assert max(off) > 0
