@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import torch
 
@@ -22,7 +23,6 @@ def linear(outputs: int) -> torch.nn.Module:
 
 
 def test_columns_in_another_order_than_at_fit_are_refused() -> None:
-    pandas: Any = pytest.importorskip("pandas", reason="pandas is not installed")
     from sklearn.linear_model import LogisticRegression
 
     frame = pandas.DataFrame(X, columns=["a", "b"])
@@ -201,7 +201,6 @@ def test_a_regressor_has_no_classes() -> None:
 
 def test_a_row_of_a_table_stays_a_row_whatever_axes_it_has() -> None:
     """With the axis of rows it was taken for a picture, whose values lie between 0 and 1."""
-    pandas: Any = pytest.importorskip("pandas", reason="pandas is not installed")
     model = torch.nn.Linear(2, 2)
     with torch.no_grad():
         model.weight.copy_(torch.eye(2))

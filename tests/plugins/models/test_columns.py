@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.compose import ColumnTransformer, make_column_selector
 from sklearn.impute import SimpleImputer
@@ -23,7 +24,6 @@ from sklearn.preprocessing import (
 import verifolio
 from verifolio.errors import InputError
 
-pandas: Any = pytest.importorskip("pandas", reason="pandas is not installed")
 NUMBERS = ["age", "income", "score"]
 HOW: dict[str, Any] = {"executor": "inline", "timeout": 20, "progress": False}
 
