@@ -80,12 +80,8 @@ def guard(limit: float, code: int, words: str) -> Iterator[Callable[[str], None]
 
     def expire() -> None:
         if lock.acquire(blocking=False):
-            from verifolio.run.tree import descendants, signal_all
-
-            sys.stdout.write(last[-1])
-            sys.stdout.flush()
-            signal_all(descendants(os.getpid()), signal.SIGKILL)
-            os._exit(code)
+            end_process(code, last[-1])
+            lock.release()  # in tests, whose process goes on
 
     timer = threading.Timer(max(0.0, wait), expire)
     timer.daemon = True
@@ -95,3 +91,13 @@ def guard(limit: float, code: int, words: str) -> Iterator[Callable[[str], None]
     finally:
         lock.acquire()  # an `expire` that has begun ends the process
         timer.cancel()
+
+
+def end_process(code: int, words: str) -> None:
+    """Print the words, and end this process and all below it."""
+    from verifolio.run.tree import descendants, signal_all
+
+    sys.stdout.write(words)
+    sys.stdout.flush()
+    signal_all(descendants(os.getpid()), signal.SIGKILL)
+    os._exit(code)

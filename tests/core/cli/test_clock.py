@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from verifolio.cli.clock import begin, elapsed, process_start
+from verifolio.cli.clock import begin, elapsed, guard, process_start
 from verifolio.model.answer import Verdict
 from verifolio.onnx_import.network import Network
 from verifolio.plugin.executor import Executor
@@ -190,3 +190,10 @@ def _children(process: subprocess.Popen[str]) -> list[psutil.Process]:
         found = psutil.Process(process.pid).children(recursive=True)
         time.sleep(0.01)
     return found
+
+
+def test_a_late_command_does_not_end_all_tests() -> None:
+    """Without a keeper the process that asked is ended: pytest was, with exit code 3 and not a word."""
+    begin()
+    with guard(0.1, 3, "timeout"):
+        time.sleep(0.6)

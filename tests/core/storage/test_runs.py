@@ -49,12 +49,12 @@ def test_work_ended() -> None:
 
 def test_a_command_is_kept_with_its_options(tmp_path: Path) -> None:
     store = tmp_path / "store.db"
-    line = ["verify", *map(str, FILES), "--timeout", "30", "--executor", "inline", "--store", str(store)]
+    line = ["verify", *map(str, FILES), "--timeout", "120", "--executor", "inline", "--store", str(store)]
     assert cli(line) == 0
     with RunLedger(store) as ledger:
         (run,) = ledger.runs()
     assert run.command == "verify" and run.line.startswith("verifolio verify ")
-    assert run.options["timeout"] == 30.0 and run.ended is not None and not run.alive()
+    assert run.options["timeout"] == 120.0 and run.ended is not None and not run.alive()
     assert "verifolio" in run.versions
 
 

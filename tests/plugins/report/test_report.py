@@ -136,7 +136,7 @@ def test_critical_radii_and_single_answers_have_reports(tmp_path: Path) -> None:
     assert facts["command"].startswith("verifolio critical") and facts["preprocessing"] == "none"
     assert {"host", "versions", "data test", "inputs of test", "search", "resolution"} <= facts.keys()
     files = [DENSE, str(NETWORKS / "properties/digits_dense_45_0.2.vnnlib")]
-    assert cli(["verify", *files, "--timeout", "30", "--store", str(two)]) == 0
+    assert cli(["verify", *files, "--timeout", "120", "--store", str(two)]) == 0
     (chapter,) = content_of_report(two, tmp_path / "two")
     assert chapter["answer"] == "1 question: 0 proved, 1 counterexample and 0 open."
 
