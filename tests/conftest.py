@@ -28,7 +28,7 @@ SETTINGS = {
 
 @pytest.fixture(autouse=True)
 def outlive(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A command that a test calls, and that a busy machine makes late, fails the test and does not end all of them."""
+    """A command that a test calls, and that a busy machine makes late, fails that test and does not end pytest."""
     monkeypatch.setattr("verifolio.cli.clock.end_process", lambda code, words: None)
 
 
