@@ -281,6 +281,18 @@ FAULTS = (
         "self.grow(np.maximum(*ends).sum(1), exponent + self.model.scale[0])",
     ),
     Fault(
+        "the kernel charges its noise for fewer additions than there are",
+        "plugins/crown/kernel/blocks.py",
+        "gamma = 1.05 * (features + 2 * sum(map(len, kinds)) + 64) * UNIT",
+        "gamma = 1.05 * (features + 64) * UNIT",
+    ),
+    Fault(
+        "a bound of minus infinity becomes a number",
+        "plugins/crown/propagate/region.py",
+        "return torch.where(bound.isfinite(), bound, torch.full_like(bound, -torch.inf))",
+        "return bound.nan_to_num(nan=-torch.inf)",
+    ),
+    Fault(
         "exact numbers are rounded inward",
         "vnnlib/exact.py",
         "self.below[position] = math.nextafter(double, -math.inf)",

@@ -6,4 +6,4 @@ from __future__ import annotations
 # relaxation, a cut, an import), a mended reading of properties, or a hash that took two questions for one. Proofs
 # of an earlier revision are then not served again, and witnesses only after a replay. Files written before there
 # were revisions count as 0.
-SOUNDNESS_REVISION = 4
+SOUNDNESS_REVISION = 5

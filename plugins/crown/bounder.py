@@ -17,7 +17,7 @@ from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_b
 from verifolio.plugins.crown.propagate.arrays import all_rows, as_numbers
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program, State
-from verifolio.plugins.crown.propagate.region import Region
+from verifolio.plugins.crown.propagate.region import Region, proved
 from verifolio.plugins.crown.training import crown_margins, interval_margins
 from verifolio.run.budget import Budget
 
@@ -112,6 +112,6 @@ def row_margins(program: Program, state: State, problems: list[Problem]) -> list
     extra = {0: space.tensor(inputs)} if inputs.any() else None
     bound = program.lower(state, program.graph.output, space.tensor(outputs), extra)
     gap = bound - space.up(rhs) - space.tensor(np.abs(rhs)) * 4 * space.unit
-    values = gap.nan_to_num(nan=-np.inf).double().cpu().numpy()
+    values = proved(gap).double().cpu().numpy()
     cuts = [np.cumsum([d.count for d in p.disjuncts])[:-1] for p in problems]
     return [tuple(np.split(v, c)) for v, c in zip(values, cuts, strict=True)]

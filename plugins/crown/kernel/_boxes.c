@@ -67,6 +67,10 @@ static int outputs(const Net *net, int k, int neuron) {
     return net->kind[neuron] == RELU ? net->size[k] : net->size[k] / 2;
 }
 
+/* What one number on the way of a row may have added to it: every neuron adds its bias and its lift to the constant. The
+ * noise of the blocks is charged for as many roundings (see blocks.py). */
+static double additions(const Net *net) { return net->features + 2.0 * net->neurons + MORE; }
+
 /* Add c times pre-activation m of block j, which is neuron id, to the row. */
 static void add_row(const Net *net, Scratch *s, int j, int m, int id, double c, double *bias, double *error) {
     int width = net->last[j] - net->first[j];
@@ -84,7 +88,7 @@ static void add_row(const Net *net, Scratch *s, int j, int m, int id, double c, 
 static void push_products(const Net *net, Scratch *s, int j, int neuron, int feature, double sign, double *bias,
                           double *error, int record) {
     int n = net->size[j] / 2;
-    double many = (net->features + MORE) * UNIT;
+    double many = additions(net) * UNIT;
     for (int m = 0; m < n; m++) {
         double a = s->coef[feature + m];
         if (a == 0.0) continue;
@@ -104,7 +108,7 @@ static void push_products(const Net *net, Scratch *s, int j, int neuron, int fea
 static void push_back(const Net *net, Scratch *s, const int8_t *phase, int k, double sign, double *bias,
                       double *error, int record) {
     int neuron = 0, feature = net->inputs;
-    double many = (net->features + MORE) * UNIT;
+    double many = additions(net) * UNIT;
     for (int j = 0; j < k; j++) feature += outputs(net, j, neuron), neuron += net->size[j];
     for (int j = k - 1; j >= 0; j--) {
         int n = net->size[j];

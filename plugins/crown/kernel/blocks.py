@@ -297,6 +297,7 @@ def _rows_form(blocks: Blocks, problem: Problem) -> FeatureForm:
     )
 
 
+@np.errstate(over="ignore", invalid="ignore")  # what overflows becomes NaN, and leaves every box open
 def _noises(
     forms: list[FeatureForm], kinds: tuple[NDArray[np.uint8], ...], problem: Problem, inputs: int
 ) -> list[Array]:
@@ -304,7 +305,8 @@ def _noises(
     features = forms[0].matrix.shape[1]
     low, high = np.zeros(features), np.zeros(features)
     low[:inputs], high[:inputs] = shrunk_box(problem.domain)
-    gamma = 1.05 * (features + 64) * UNIT
+    # a row that goes back adds the bias and the lift of every neuron to one constant
+    gamma = 1.05 * (features + 2 * sum(map(len, kinds)) + 64) * UNIT
     start, noises = inputs, []
     for k, form in enumerate(forms):
         magnitude = np.maximum(np.abs(low), np.abs(high))

@@ -35,6 +35,8 @@ class Space:
     def __init__(self, dtype: torch.dtype = torch.float32, device: str = "cpu") -> None:
         self.dtype, self.device = dtype, torch.device(device)
         self.unit = torch.finfo(dtype).eps / 2
+        # what casting a float64 number below the normal ones to the type may take from it
+        self.least = 0.0 if dtype == torch.float64 else torch.finfo(dtype).tiny * torch.finfo(dtype).eps
 
     def tensor(self, value: Any) -> Tensor:
         return torch.as_tensor(np.ascontiguousarray(value), dtype=self.dtype, device=self.device)

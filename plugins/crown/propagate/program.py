@@ -165,6 +165,8 @@ class Program:
         constant = layer.constant()
         if constant is not None:
             noise = noise + (self.gamma(layer.terms) + long_sum(layer.size)) * constant
+        if layer.weighted and self.space.least:  # weights too small for the type times values that are large
+            noise = noise + self.space.least * sum(m.sum(1, keepdim=True) for m in magnitudes)
         slack = layer.slack(magnitudes[0]) if magnitudes else layer.slack(size)
         # a hundredth more pays for the rounding of the slack's own sum
         return noise if slack is None else noise + 1.01 * slack

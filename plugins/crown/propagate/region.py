@@ -90,6 +90,14 @@ class Region:
         return torch.where(rows > 0, self.lower[:, None], self.upper[:, None])
 
 
+def proved(bound: Tensor) -> Tensor:
+    """Lower bounds as they are; infinity and what is not a number prove nothing.
+
+    `nan_to_num` would make a number of minus infinity, which nothing has proved either.
+    """
+    return torch.where(bound.isfinite(), bound, torch.full_like(bound, -torch.inf))
+
+
 def dot(rows: Tensor, vector: Tensor) -> Tensor:
     """(batch or 1, rows, n) times (batch or 1, n): (batch, rows). One vector for all is one plain product."""
     if vector.shape[0] == 1:

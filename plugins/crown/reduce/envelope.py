@@ -41,7 +41,9 @@ class Envelope(Condensed):
     def __init__(self, stacked: Stacked, low: Tensor, high: Tensor, region: Region) -> None:
         direct, feed, bias = (low.new_tensor(part) for part in (stacked.direct, stacked.feed, stacked.bias))
         super().__init__(direct, feed, bias, stacked.sizes, low, high, region)
-        self.below = (self.feed[self.kept :] < 0).any(0).nonzero()[:, 0]
+        # of the numbers in float64: a coefficient that the type of `low` cannot hold is not nought
+        negative = torch.as_tensor((stacked.feed[self.kept :] < 0).any(0), device=low.device)
+        self.below = negative.nonzero()[:, 0]
         self.weight = self.direct[self.below]
         size = self.weight.abs() * self.radius
         # what -(s w) x and ((1 - s) w) x gain at most per unit of s_i and of 1 - s_i

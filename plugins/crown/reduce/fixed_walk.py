@@ -313,17 +313,17 @@ class FixedWalk:
     def _relu(self, parent: int) -> Part:
         part, ends, shape = self.parts[parent], self._ends(parent), self.images.shape[parent]
         low, high = ends.low.clone(), ends.high.clone()
-        doubtful = (low < 0) & (high > 0)
-        moved = (doubtful & (ends.size > 0)).nonzero()[:, 0]
+        doubtful = _doubtful(low, high)
+        moved = (doubtful & (ends.size != 0)).nonzero()[:, 0]
         if len(moved) and self.kept.layers:
             below, above = self.kept.ends(self._forms(parent, moved, ends))
             low[moved], high[moved] = torch.fmax(low[moved], below), torch.fmin(high[moved], above)
-        unstable = moved[((low < 0) & (high > 0))[moved]]
+        unstable = moved[_doubtful(low, high)[moved]]
         first = len(self.kept.reach)
         if len(unstable):
             self.kept.add(self._forms(parent, unstable, ends), low[unstable], high[unstable])
             self.open.append((parent, unstable))
-        passed = high > 0
+        passed = ~(high <= 0)
         passed[unstable] = False
         # a constant that may have either sign differs from its own ReLU by no more than it is off
         error = torch.where(
@@ -341,6 +341,11 @@ class FixedWalk:
         return Part(
             base, error, changes + ([_units(first, unstable, _known(shape))] if len(unstable) else [])
         )
+
+
+def _doubtful(low: Tensor, high: Tensor) -> Tensor:
+    """Which neurons may be on both sides; of those whose bounds are no numbers nothing is known."""
+    return ~((low >= 0) | (high <= 0))
 
 
 def _known(shape: Shape | None) -> Shape:

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from verifolio.graph.enclosure import TINY, gamma
-from verifolio.plugins.crown.propagate.region import Region
+from verifolio.plugins.crown.propagate.region import Region, proved
 from verifolio.plugins.crown.propagate.relax.relu import ReluRelaxation
 from verifolio.plugins.crown.worker_threads import WorkerThreads
 
@@ -128,7 +128,7 @@ class KeptNeurons:
             return False
 
         WorkerThreads(self.cores, lambda: waiting.pop() if waiting else None, work).run()
-        return found.nan_to_num(nan=-torch.inf)
+        return proved(found)
 
     def _settle(self, forms: Forms) -> Tensor:
         """Lower bounds; a form that is positive by the intervals of the neurons on the way goes no further."""

@@ -37,12 +37,15 @@ class Convolution:
     @property
     def additions(self) -> int:
         """Roundings on the way of any product, where sums are made in blocks."""
-        return (
-            (self.terms if self.op.groups > 1 else min(self.terms, BLOCK))
-            + -(-self.terms // BLOCK)
-            + int(self.op.weight[0, 0].size)
-            + LIMB_SUM
-        )
+        if self.op.groups > 1:
+            return self.terms + LIMB_SUM
+        channels, kernel = self.weight.shape[1], int(np.prod(self.weight.shape[2:]))
+        return min(channels, self.step) * kernel + -(-channels // self.step) + LIMB_SUM
+
+    @property
+    def step(self) -> int:
+        """The channels of a block."""
+        return max(1, BLOCK // int(np.prod(self.weight.shape[2:])))
 
     def on_base(self, base: Limbs, most: int) -> tuple[Limbs, float]:
         op, (top, left) = self.op, self.op.pads[:2]
@@ -105,10 +108,10 @@ class Convolution:
         """In doubles, channels in blocks."""
         if self.op.groups > 1:
             return self._in_chunks(images, self.weight)
-        step = max(1, BLOCK // int(np.prod(self.weight.shape[2:])))
         total = None
-        for start in range(0, images.shape[1], step):
-            part = self._in_chunks(images[:, start : start + step], self.weight[:, start : start + step])
+        for start in range(0, images.shape[1], self.step):
+            block = slice(start, start + self.step)
+            part = self._in_chunks(images[:, block], self.weight[:, block])
             total = part if total is None else total.add_(part)
         if total is None:
             raise ValueError("a convolution reads no channel")

@@ -329,3 +329,15 @@ def test_a_formula_in_one_hidden_layer_is_refuted_by_boxes() -> None:
     outcome = run(clauses(90, 14, 0), seconds=20.0)
     assert outcome.verdict is Verdict.UNSAT
     assert outcome.stats["closed_share"] == 1.0  # said by the search on boxes
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_values_beyond_all_doubles_end_in_no_answer(mode: str) -> None:
+    """10^400 relu(x), times 10^-400, reaches 1; there is no traceback, and no proof."""
+    builder, value = GraphBuilder(1), 0
+    for weight in (1e200, 1e200, 1e-200, 1e-200):
+        dense = builder.add(Dense(1, np.zeros(1), np.full((1, 1), weight)), value)
+        value = builder.add(Relu(1), dense)
+    domain = Domain(-np.ones(1), np.ones(1))
+    problem = Problem(builder.finish(value), domain, (make_rows([({1: -1.0}, -0.5)]),))
+    assert run(problem, mode, 1.0, lambda _: False).verdict is Verdict.UNKNOWN

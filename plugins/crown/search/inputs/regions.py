@@ -22,7 +22,7 @@ from verifolio.plugins.crown.propagate.arrays import all_rows, shrunk_box
 from verifolio.plugins.crown.propagate.chain import is_chain
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program
-from verifolio.plugins.crown.propagate.region import Region
+from verifolio.plugins.crown.propagate.region import Region, proved
 from verifolio.run.budget import Budget
 
 Array = NDArray[np.float64]
@@ -122,7 +122,7 @@ class RegionBoxes:
         bound = program.lower(state, program.graph.output, space.tensor(outputs), extra, met.__setitem__)
         gap = bound - space.up(rhs) - space.tensor(np.abs(rhs)) * 4 * space.unit
         size = met[0].abs().sum(1).expand(len(boxes), -1)
-        return gap.nan_to_num(nan=-np.inf).numpy(), size.numpy()
+        return proved(gap).numpy(), size.numpy()
 
 
 @torch.no_grad()

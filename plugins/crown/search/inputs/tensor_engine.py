@@ -17,7 +17,7 @@ from verifolio.plugins.crown.optimise.row_slopes import ascend_rows
 from verifolio.plugins.crown.propagate.arrays import all_rows
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program
-from verifolio.plugins.crown.propagate.region import Balls, Region
+from verifolio.plugins.crown.propagate.region import Balls, Region, proved
 from verifolio.plugins.crown.reduce.opposites import MergedOpposites
 from verifolio.plugins.crown.search.inputs.kernel_engine import kernel_engine
 from verifolio.plugins.crown.search.root import as_intervals
@@ -92,7 +92,7 @@ class TensorEngine:
         if self.apart and extra is None and not bool((bound > reserve).all()):
             rows = self.on_outputs[None]
             bound = torch.fmax(bound, ascend_rows(self.program, state, output, rows, ROW_STEPS, self.budget))
-        return (bound - reserve).nan_to_num(nan=-np.inf), captured[0].expand(region.batch, -1, -1)
+        return proved(bound - reserve), captured[0].expand(region.batch, -1, -1)
 
     def _balls(self, count: int) -> Balls | None:
         ball = self.problem.domain.ball

@@ -38,6 +38,8 @@ class LeafSolver:
         count = rows[0].shape[0]
         matrix = np.block([[rows[0], -np.ones((count, 1))], [fixed[0], np.zeros((len(fixed[0]), 1))]])
         limits = np.concatenate([rhs - rows[1], -fixed[1]])
+        if not (np.isfinite(matrix).all() and np.isfinite(limits).all()):  # an overflow: no program to solve
+            return None, None
         cost = np.r_[np.zeros(len(low)), 1.0]
         bounds = [*zip(low, high, strict=True), (None, None)]
         found = linprog(cost, A_ub=matrix, b_ub=limits, bounds=bounds, method="highs")
@@ -94,6 +96,7 @@ class LeafSolver:
         return fixed, (on_output @ matrix, on_output @ bias), goal.rhs[0].double().cpu().numpy()
 
 
+@np.errstate(over="ignore", invalid="ignore")
 def affine_forms(graph: Graph, signs: Signs, state: State) -> list[tuple[Array, Array]]:
     """Every node as (matrix, bias) over x, with each ReLU in the phase that its sign or its interval says."""
     n = graph.input_size

@@ -18,6 +18,7 @@ from verifolio.graph import Graph
 from verifolio.plugins.crown.optimise.ascent import Variables
 from verifolio.plugins.crown.optimise.intermediate import Effort
 from verifolio.plugins.crown.propagate.program import Program, State
+from verifolio.plugins.crown.propagate.region import proved
 from verifolio.plugins.crown.search.neurons.bounds import SubproblemBounds
 from verifolio.plugins.crown.search.neurons.subproblems import Subproblems
 from verifolio.plugins.crown.search.root import RootBounds, shrink
@@ -159,7 +160,7 @@ class _Layer:
         found, levels = items.variables.to(torch.float64), leaves.levels
         alpha = (found.alpha.clamp(0, 1) * levels).round()
         variables = Variables(alpha / levels, found.beta.clamp(min=0), found.mix)
-        margin = bounding.prove(items, variables).margin[:, 0].nan_to_num(nan=-torch.inf)
+        margin = proved(bounding.prove(items, variables).margin[:, 0])
         held = {"neuron": self.neurons[items.disjunct // 2], "sign": 1 - 2 * (items.disjunct % 2)}
         held |= {"phase": items.phase, "alpha": alpha.to(torch.uint8), "beta": variables.beta.float()}
         arrays = {name: value.cpu().numpy() for name, value in held.items()}
@@ -216,7 +217,7 @@ def _better(children: Subproblems, parts: Subproblems, improved: Tensor) -> Subp
 
 def _bound(bounding: SubproblemBounds, items: Subproblems, iterations: int) -> tuple[Subproblems, Tensor]:
     done = bounding.bound(items, iterations)
-    return bounding.ranked(items, done), done.margin.nan_to_num(nan=-torch.inf)
+    return bounding.ranked(items, done), proved(done.margin)
 
 
 def _worst(pool: Subproblems, bounds: Tensor, start: int, count: int) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 from verifolio.plugins.crown.optimise.adam import Adam
 from verifolio.plugins.crown.optimise.dual import BoundResult, Dual, start
 from verifolio.plugins.crown.propagate.program import State
+from verifolio.plugins.crown.propagate.region import proved
 from verifolio.plugins.crown.search.root import Root
 from verifolio.plugins.crown.search.values.pieces import Pieces, SplitColumns
 from verifolio.run.budget import Budget
@@ -177,8 +178,3 @@ class ValueBounds:
             at=at,
             under=under,
         )
-
-
-def proved(margin: Tensor) -> Tensor:
-    """Margins as they are; what is not a number proves nothing."""
-    return torch.where(margin.isfinite(), margin, torch.full_like(margin, -torch.inf))

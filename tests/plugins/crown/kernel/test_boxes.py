@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 
 import numpy as np
 import pytest
 
-from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Product, Relu, Select
+from verifolio.graph import Dense, Elementwise, Graph, GraphBuilder, Product, Relu, Select, Sum
 from verifolio.model.answer import Verdict
 from verifolio.model.problem import Ball, Domain, Problem, dense_rows
 from verifolio.plugin.verifier import Context
@@ -249,6 +251,26 @@ def test_copies_are_not_taken_for_exact() -> None:
     assert blocks is not None
     off = abs(float(blocks.output.matrix.toarray()[0, 0]) - 2.0**-60)
     assert float(blocks.output.matrix_error.toarray()[0, 0]) >= off
+
+
+@needs_kernel
+def test_every_neuron_may_round_the_constant_and_the_coefficients_of_a_row() -> None:
+    """What 1000 neurons add to a row vanishes next to 1, and its bound stays below what the corner (1, 1) attains."""
+    count, lost = 1000, 0.98 * 2.0**-53
+    # inputs of neurons reach from -1 to 5, so the upper line is 5/6 (z + 1): it adds `lost` to three numbers
+    slope, one = 6 / 5 * lost, 1 + 2.0**-23
+    builder = GraphBuilder(2)
+    hidden = Dense(count, np.ones(count), np.tile([1.0, 3.0], (count, 1)))
+    active = builder.add(Relu(count), builder.add(hidden, 0))
+    sums = builder.add(Dense(1, np.zeros(1), np.full((1, count), -slope)), active)
+    direct = builder.add(Dense(1, np.array([one]), np.array([[-one, 0.0]])), 0)
+    graph = builder.finish(builder.add(Sum(1, (1.0, 1.0)), direct, sums))
+    attained = float(-5 * count * Fraction(slope))
+    domain = Domain(np.array([1.0, -1.0]), np.ones(2))
+    problem = Problem(graph, domain, (make_rows([({2: 1.0}, math.nextafter(attained, 0.0))]),))
+    engine = KernelEngine(problem, 1)
+    batch = BoxBatch(domain.lower[None].copy(), domain.upper[None].copy(), engine.phase[None].copy())
+    assert not engine.bound(batch).closed[0]
 
 
 @needs_kernel

@@ -382,3 +382,13 @@ def test_what_a_stored_bias_may_be_off_is_charged(split: str) -> None:
     assert crown(problem, split) is not Verdict.UNSAT
     impossible = Problem(graph, problem.domain, (make_rows([({2: 1.0}, 0.7)]),))
     assert crown(impossible, split) is Verdict.UNSAT
+
+
+def test_weights_too_small_for_single_precision_are_not_nought() -> None:
+    """10^10 x, times 5 10^-46, times 10^30 reaches 5 10^-6."""
+    builder, value = GraphBuilder(1), 0
+    for weight in (1e10, 5e-46, 1e30):
+        value = builder.add(Dense(1, np.zeros(1), np.full((1, 1), weight)), value)
+    graph = builder.finish(value)
+    low, negative = lower(graph, point(1.0), np.array([[1.0], [-1.0]]))
+    assert low <= 5e-6 <= -negative

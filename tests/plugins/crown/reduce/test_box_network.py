@@ -315,3 +315,12 @@ def test_errors_of_a_layer_reach_the_bounds_behind_it() -> None:
     behind = Forms(torch.tensor([[0.0, -1.0]], dtype=torch.float64), 0 * one, 0 * one)
     bound = float(kept.lower(behind).bound)
     assert -1.1 - 0.01 <= bound <= -1.1
+
+
+def test_no_bound_is_no_number() -> None:
+    """A form without a bound in doubles: its values may lie beyond the largest of them."""
+    one = torch.ones(1, 1, dtype=torch.float64)
+    kept = KeptNeurons(Region(-1e200 * one, 1e200 * one))
+    low, high = kept.ends(Forms(1e200 * one, 0 * one[0], 0 * one[0]))
+    assert low.item() == -torch.inf
+    assert high.item() == torch.inf

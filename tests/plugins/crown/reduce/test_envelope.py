@@ -10,10 +10,10 @@ import pytest
 import torch
 from scipy.optimize import linprog
 
-from verifolio.graph import Graph
+from verifolio.graph import Dense, Graph, GraphBuilder, Relu
 from verifolio.graph.ops import Array
 from verifolio.model.answer import Verdict
-from verifolio.model.problem import Problem
+from verifolio.model.problem import Domain, Problem
 from verifolio.plugin.evidence import Evidence
 from verifolio.plugin.verifier import Context
 from verifolio.plugins.crown.optimise.ascent import Variables
@@ -271,3 +271,14 @@ def test_lines_lie_above_their_neuron() -> None:
     lift = torch.maximum(exact._most(-slopes * weight), bias + exact._most((1 - slopes) * weight))[0]
     gap = corners @ (slopes[0] * weight).T + lift - (corners @ weight.T + bias).clamp(min=0)
     assert gap.min() > -1e-12 and gap.min() < 1e-3
+
+
+def test_coefficients_too_small_for_single_precision_count() -> None:
+    """10^-46 (1/2 - relu(x)) is negative at 1."""
+    builder = GraphBuilder(1)
+    value = builder.add(Relu(1), builder.add(Dense(1, np.zeros(1), np.ones((1, 1))), 0))
+    for bias, weight in ((0.5, -1.0), (0.0, 1e-23), (0.0, 1e-23)):
+        value = builder.add(Dense(1, np.array([bias]), np.array([[weight]])), value)
+    graph, domain = builder.finish(value), Domain(-np.ones(1), np.ones(1))
+    bounds = bounds_of(Problem(graph, domain, (make_rows([({1: 1.0}, 0.0)]),)))
+    assert not bounds.bound(bounds.first(), 20).margin[0] > 0

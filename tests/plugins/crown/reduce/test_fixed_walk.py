@@ -11,11 +11,11 @@ import torch
 
 from verifolio.graph import Conv, Dense, Graph, GraphBuilder, Relu, Select, Sum
 from verifolio.graph.ops import Array, Op
-from verifolio.plugins.crown.propagate.limbs import split
+from verifolio.plugins.crown.propagate.limbs import Limbs, split
 from verifolio.plugins.crown.reduce import fixed_walk, limb_layers
 from verifolio.plugins.crown.reduce.fixed_walk import FixedWalk
 from verifolio.plugins.crown.reduce.kept import Forms
-from verifolio.plugins.crown.reduce.limb_layers import dense_base
+from verifolio.plugins.crown.reduce.limb_layers import Convolution, dense_base
 from verifolio.run.budget import Budget
 from verifolio.testing.attained import attained as exactly
 from verifolio.testing.realistic import NETWORKS
@@ -187,6 +187,20 @@ def test_neurons_that_nothing_moves_are_not_kept() -> None:
     assert walk.kept.count < graph.neurons / 4
 
 
+def test_what_overflows_is_not_nought() -> None:
+    """Beside a neuron without an upper bound there is one that is 1; of a ReLU of both nothing is known."""
+    shape, big = (2, 1, 1), 2.0**290
+    builder, value = GraphBuilder(2), 0
+    for bias in ([0.0, 1.0], [0.0, 1.0]):
+        weight = np.diag([big, 0.0]).reshape(2, 2, 1, 1)
+        value = builder.add(Relu(2), builder.add(Conv(2, np.array(bias), weight, shape, shape), value))
+    same = builder.add(Select(2, np.arange(2)), value)
+    graph = builder.finish(builder.add(Relu(2), same))
+    walk = FixedWalk(graph, Budget(), [Fraction(-(2**500)), Fraction(0)], [Fraction(2**500), Fraction(0)])
+    assert walk.run() is not None
+    assert walk.open[-1][1].tolist() == [0, 1]
+
+
 def test_no_time_and_no_such_form() -> None:
     graph = network("conv")
     _, _, walk = around(graph, 1, 0)
@@ -217,3 +231,14 @@ def test_a_constant_at_nought_stays_within_its_error() -> None:
     assert torch.equal(
         made.base.value[size == 0] >= -1e-8, torch.ones_like(size[size == 0], dtype=torch.bool)
     )
+
+
+@pytest.mark.parametrize(("kernel", "channels"), [(1, 500), (3, 100), (9, 600), (13, 3), (12, 7)])
+def test_every_addition_of_a_convolution_is_counted(kernel: int, channels: int) -> None:
+    """A block's products are added up, then the blocks."""
+    shape, weight = (channels, kernel, kernel), np.ones((1, channels, kernel, kernel))
+    op = Conv(1, np.zeros(1), weight, shape, (1, 1, 1))
+    terms = channels * kernel**2
+    made = Convolution(op, torch.as_tensor(weight), Limbs(torch.zeros(1, 1), 0), None, terms)
+    blocks = [min(made.step, channels - k) * kernel**2 for k in range(0, channels, made.step)]
+    assert made.additions >= max(blocks) + len(blocks)
