@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +22,9 @@ class LinearRow(NamedTuple):
     terms: tuple[tuple[int, Fraction], ...]
     rhs: Fraction
     strict: bool
+
+
+_TYPES = (np.int64, np.int64, np.float64, np.float64, np.bool_)  # of the arrays of Rows, in order
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,6 +42,12 @@ class Rows:
     strict: NDArray[np.bool_]
     exact_rhs: tuple[Fraction, ...]
 
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        """As bytes: a query has many small conjunctions, and arrays of a few numbers are slow to pickle."""
+        arrays = (self.row, self.column, self.coefficient, self.rhs, self.strict)
+        packed = (np.asarray(a, t).tobytes() for a, t in zip(arrays, _TYPES, strict=True))
+        return _unpacked, (*packed, self.exact_rhs)
+
     @property
     def count(self) -> int:
         """Number of rows; none means true."""
@@ -55,6 +64,15 @@ class Rows:
             LinearRow(tuple(term), rhs, strict)
             for term, rhs, strict in zip(terms, self.exact_rhs, stricts, strict=True)
         ]
+
+
+def _unpacked(
+    row: bytes, column: bytes, coefficient: bytes, rhs: bytes, strict: bytes, exact_rhs: tuple[Fraction, ...]
+) -> Rows:
+    arrays = (
+        np.frombuffer(b, t) for b, t in zip((row, column, coefficient, rhs, strict), _TYPES, strict=True)
+    )
+    return Rows(*arrays, exact_rhs)
 
 
 def scaled_to_doubles(row: LinearRow) -> LinearRow | None:

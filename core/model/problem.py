@@ -121,7 +121,7 @@ class Problem:
     def with_domain(self, domain: Domain) -> Problem:
         return replace(self, domain=domain)
 
-    @property
+    @cached_property
     def mixes_inputs(self) -> bool:
         """Whether some output row also mentions inputs."""
         n = self.graph.input_size

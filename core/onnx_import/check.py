@@ -49,14 +49,21 @@ def _checked_box(network: Network, lower_bytes: bytes, upper_bytes: bytes) -> No
     """At the middle, two corners and two points of the box."""
     lower, upper = np.frombuffer(lower_bytes), np.frombuffer(upper_bytes)
     lowered = lower_network(network)
-    random = np.random.default_rng(len(lower))
-    parts = np.concatenate([[np.full(len(lower), 0.5)], random.integers(0, 2, (2, len(lower)))])
     if work(lowered.graph) > HUGE_WORK:  # the comparison of the import has to do
         return
-    parts = np.concatenate([parts, random.random((2, len(lower)))])[: _affordable(lowered.graph, 5)]
-    points = lower + parts * (upper - lower)
+    parts = _places(len(lower))
+    points = lower + parts[: _affordable(lowered.graph, len(parts))] * (upper - lower)
     if np.isfinite(points).all() and bool((np.abs(points) < HUGE).all()):
         compare(network, lowered, _single(points))
+
+
+@lru_cache(maxsize=4)
+def _places(size: int) -> Array:
+    """Where in a box points are compared, as parts of its sides."""
+    random = np.random.default_rng(size)
+    return np.concatenate(
+        [np.full((1, size), 0.5), random.integers(0, 2, (2, size)), random.random((2, size))]
+    )
 
 
 def probe_points(graph: Graph) -> Array:

@@ -190,6 +190,8 @@ class Evidence:
 
     def refutes(self, problem: Problem) -> bool:
         """Whether one refuted set covers the whole domain."""
+        if not self.refuted:  # most often; the hash is not worth it then
+            return False
         key = (problem.graph.sha256, problem.condition_sha256)
         return any((g, c) == key and problem.domain.within(d) for g, c, d in self.refuted)
 

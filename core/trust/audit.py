@@ -154,21 +154,25 @@ class _Condition:
             np.array(side, np.int64),
         )
 
-    def worst(self, point: Array) -> tuple[Array, Index]:
-        """Per problem how far its closest disjunct is from holding, and the row that decides it."""
+    def worst(self, point: Array) -> tuple[Array, Array, Array]:
+        """Per problem how far its closest disjunct is from holding; the same of all disjuncts, and of all rows."""
         products = self.coefficient * point[self.owner[self.row], self.column]
         value = np.bincount(self.row, products, len(self.rhs)) - self.rhs
         value[np.isnan(value)] = np.inf
         top = np.maximum.reduceat(value, self.first)
-        miss, decides = np.full(len(point), np.inf), np.zeros(len(point), np.int64)
+        miss = np.full(len(point), np.inf)
         np.minimum.at(miss, self.side, top)
+        return miss, top, value
+
+    def deciding(self, miss: Array, top: Array, value: Array) -> Index:
+        """The row of each problem by which its closest disjunct fails."""
+        closest, decides = np.zeros(len(miss), np.int64), np.zeros(len(miss), np.int64)
         chosen = np.flatnonzero(top == miss[self.side])[::-1]
-        closest = np.zeros(len(point), np.int64)
         closest[self.side[chosen]] = chosen  # the first of equals
-        each = np.repeat(np.arange(len(top)), np.diff([*self.first, len(value)]))
+        each = np.repeat(np.arange(len(top)), np.diff(self.first, append=len(value)))
         rows = np.flatnonzero((each == closest[self.owner]) & (value == miss[self.owner]))[::-1]
         decides[self.owner[rows]] = rows
-        return miss, decides
+        return decides
 
     def slope(self, decides: Index, width: int) -> Array:
         """The coefficients of the deciding rows over inputs and outputs."""
@@ -208,14 +212,14 @@ class _Batch:
     def _look(self, x: Array, steep: bool = True) -> tuple[Array, Array]:
         """How far each point is from refuting, and, where asked, in which direction that grows."""
         if not steep:
-            miss, _ = self.condition.worst(np.concatenate([x, self.evaluator(x)], axis=1))
+            miss = self.condition.worst(np.concatenate([x, self.evaluator(x)], axis=1))[0]
             return miss, np.zeros_like(x)
         outputs, pull = self.evaluator.linearise(x)
         point = np.concatenate([x, outputs], axis=1)
-        miss, decides = self.condition.worst(point)
-        rows = self.condition.slope(decides, point.shape[1])
+        worst = self.condition.worst(point)
+        rows = self.condition.slope(self.condition.deciding(*worst), point.shape[1])
         over_inputs, over_outputs = rows[:, : x.shape[1]], rows[:, x.shape[1] :]
-        return miss, pull(over_outputs) + over_inputs
+        return worst[0], pull(over_outputs) + over_inputs
 
 
 def inside(domain: Domain, x: Array) -> bool:

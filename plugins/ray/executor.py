@@ -196,7 +196,10 @@ class RayExecutor(Executor):
             while not self._changed.wait_for(enough, UNANSWERED if patience is None else patience):
                 if patience is not None:
                     return
-                _log.warning("no room on the Ray cluster for %.0f s", time.monotonic() - begin)
+                _log.warning(
+                    "no worker on the Ray cluster is ready after %.0f s: it has no room, or starts slowly",
+                    time.monotonic() - begin,
+                )
 
     # The line. These run with the condition held.
 
