@@ -30,6 +30,7 @@ from verifolio.plugin import registry
 from verifolio.plugins.attack.falsifiers import Pgd
 from verifolio.plugins.crown.propagate.program import Program
 from verifolio.plugins.crown.verifier import Crown
+from verifolio.plugins.milp.verifier import Milp
 from verifolio.plugins.properties import affine
 from verifolio.trust import referee
 
@@ -67,6 +68,16 @@ class Able(Bare):
     def approach_many(self, spots, gain, context):
         note(self.name, "approach_many")
         Pgd().approach_many(spots, gain, context)
+
+
+class Near(Milp):
+    """Finds closest counterexamples."""
+
+    name = "near"
+
+    def minimise(self, problem, ball, context):
+        note(self.name, "minimise")
+        return super().minimise(problem, ball, context)
 
 
 def get(self, name, original=registry.Registry.get):
@@ -113,6 +124,7 @@ watch(Program, "__init__")
 def register_verifiers(registry):
     registry.add(Bare)
     registry.add(Able)
+    registry.add(Near)
 '''
 MANY = "import json, sys; from verifolio.cli.main import run; print([run(c) for c in json.load(sys.stdin)])"
 PAPER = ["--epsilon", "2.5", "--norm", "l1", "--range=-inf,inf"]  # as in the paper on attacks
@@ -216,8 +228,9 @@ def commands_of(name: str, place: Path) -> list[list[str]]:
 
 @pytest.mark.parametrize("name", ["able", pytest.param("bare", marks=pytest.mark.slow)])
 def test_nobody_else_works(place: Path, name: str) -> None:
-    codes, calls, _ = run_all(place, commands_of(name, place))
+    codes, calls, own = run_all(place, commands_of(name, place))
     assert set(codes) <= {0, 3}, codes
+    assert own >= {"replay", "run", "InferenceSession.run", "Program.__init__"}  # inline, so that it is seen
     who = {person for person, _ in calls} - {"network"}
     assert who == {name, "referee"}
     abilities = {what for person, what in calls if person == name} - {"lookup"}
@@ -241,11 +254,23 @@ def test_who_does_not_minimise_is_not_helped_out(place: Path) -> None:
     assert not [what for who, what in calls if what != "lookup" and who != "network"]  # the input has a class
 
 
+def test_who_minimises_is_the_only_one(place: Path) -> None:
+    command = ["distribution", DIGITS, "--data", "digits:test", "--indices", "1", "--search", "closest"]
+    store = ["--store", str(place / "facts.db"), "--budget", "20"]
+    codes, calls, _ = run_all(place, [[*command, *store, "--verifier", "near", *SMALL]])
+    assert codes == [0]
+    assert {who for who, _ in calls} - {"network"} == {"near", "referee"}
+    assert {what for who, what in calls if who == "near"} == {"lookup", "minimise"}
+    steps = "SELECT DISTINCT verifier FROM distribution_steps WHERE verdict IN ('sat', 'unsat') OR proved > 0"
+    assert sources(place / "facts.db", steps) == {"near"}
+
+
 def elsewhere(place: Path, executor: str) -> list[list[str]]:
     """All commands with workers of their own, and properties that want outputs, slopes and suggested points."""
-    commands = [[executor if w == "inline" else w for w in c] for c in commands_of("able", place)]
+    slower = {"inline": executor, "60": "600"}  # on a busy machine the first worker alone may take a minute
+    commands = [[slower.get(w, w) for w in c] for c in commands_of("able", place)]
     around = ["measure", DIGITS, "--data", "digits:test", "--indices", "0:1", "--epsilon", "0.01"]
-    more = ["--metrics", "csat,cacc", "--reference", "predicted", "--verifier", "able", "--timeout", "20"]
+    more = ["--metrics", "csat,cacc", "--reference", "predicted", "--verifier", "able", "--timeout", "600"]
     more += ["--executor", executor]
     inputs = ["verify", *around[1:], "--verifier", "able", "--executor", executor]
     asked = [[*around, "--property", p, *more] for p in ("lipschitz", "targeted", "standard")]
@@ -262,20 +287,34 @@ def check_driver(place: Path, commands: list[list[str]]) -> None:
 
 def test_the_driver_runs_no_network(place: Path) -> None:
     """Nothing is bounded, attacked, replayed or evaluated there, clean inputs and suggested points included."""
-    by_name = {tuple(c[:2]): c for c in elsewhere(place, "process")}
-    chosen = [by_name["measure", DIGITS], by_name["ensemble", "attack"], by_name["distribution", DIGITS]]
     everything = elsewhere(place, "process")
+    by_name = {tuple(c[:2]): c for c in everything}
+    chosen = [by_name["measure", DIGITS], by_name["ensemble", "attack"], by_name["distribution", DIGITS]]
     check_driver(place, [everything[0], everything[3], *chosen])
+
+
+@pytest.fixture
+def on_cluster(place: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The place, and a Ray cluster that commands find."""
+    for name, value in environment_of(place).items():  # the nodes have it from their start on
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("RAY_ADDRESS", request.getfixturevalue("cluster").address)
+    return place
+
+
+@pytest.mark.timeout(900)  # a cluster on a busy machine takes minutes to start
+def test_nor_does_it_with_a_cluster(on_cluster: Path) -> None:
+    """One query and one game; all other commands have a slow test."""
+    by_name = {tuple(c[:2]): c for c in elsewhere(on_cluster, "ray")}
+    check_driver(on_cluster, [by_name[n] for n in (("verify", DIGITS), ("ensemble", "attack"))])
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)  # seventeen commands, each with workers of its own: 15 minutes on a busy machine
 @pytest.mark.parametrize("executor", ["process", "ray"])
 def test_the_driver_runs_no_network_in_any_command(
-    place: Path, executor: str, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    place: Path, executor: str, request: pytest.FixtureRequest
 ) -> None:
     if executor == "ray":
-        for name, value in environment_of(place).items():  # the nodes have it from their start on
-            monkeypatch.setenv(name, value)
-        monkeypatch.setenv("RAY_ADDRESS", request.getfixturevalue("cluster").address)
+        request.getfixturevalue("on_cluster")
     check_driver(place, elsewhere(place, executor))

@@ -24,9 +24,6 @@ class LinearRow(NamedTuple):
     strict: bool
 
 
-_TYPES = (np.int64, np.int64, np.float64, np.float64, np.bool_)  # of the arrays of Rows, in order
-
-
 @dataclass(frozen=True, eq=False)
 class Rows:
     """A conjunction of rows  sum_k coefficient * variable <= rhs  (< where strict), as sorted COO triples.
@@ -44,8 +41,13 @@ class Rows:
 
     def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
         """As bytes: a query has many small conjunctions, and arrays of a few numbers are slow to pickle."""
-        arrays = (self.row, self.column, self.coefficient, self.rhs, self.strict)
-        packed = (np.asarray(a, t).tobytes() for a, t in zip(arrays, _TYPES, strict=True))
+        packed = (
+            np.asarray(self.row, np.int64).tobytes(),
+            np.asarray(self.column, np.int64).tobytes(),
+            np.asarray(self.coefficient, np.float64).tobytes(),
+            np.asarray(self.rhs, np.float64).tobytes(),
+            np.asarray(self.strict, np.bool_).tobytes(),
+        )
         return _unpacked, (*packed, self.exact_rhs)
 
     @property
@@ -69,10 +71,14 @@ class Rows:
 def _unpacked(
     row: bytes, column: bytes, coefficient: bytes, rhs: bytes, strict: bytes, exact_rhs: tuple[Fraction, ...]
 ) -> Rows:
-    arrays = (
-        np.frombuffer(b, t) for b, t in zip((row, column, coefficient, rhs, strict), _TYPES, strict=True)
+    return Rows(
+        np.frombuffer(row, np.int64),
+        np.frombuffer(column, np.int64),
+        np.frombuffer(coefficient, np.float64),
+        np.frombuffer(rhs, np.float64),
+        np.frombuffer(strict, np.bool_),
+        exact_rhs,
     )
-    return Rows(*arrays, exact_rhs)
 
 
 def scaled_to_doubles(row: LinearRow) -> LinearRow | None:
