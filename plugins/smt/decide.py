@@ -155,6 +155,7 @@ class _Session:
         names = [f"X_{k}" for k in range(network.inputs)] + [f"R_{k}" for k in range(len(network.neurons))]
         self.declared = {name: z3.Real(name, ctx) for name in names}
         self.lines: list[str] = []
+        self.switches = 0
         self.point: Array = np.zeros(network.inputs)
         self.phases: list[Any] = []
 
@@ -188,15 +189,20 @@ class _Session:
         return _stopped(self.context, self.stats)
 
     def _check(self, rows: Rows, depth: Fraction) -> Any:
-        """Check one disjunct, every row `depth` deeper than written; on sat the model is kept in `point`."""
-        self.solver.push()
+        """Check one disjunct, every row `depth` deeper than written; on sat the model is kept in `point`.
+
+        The rows hold where a switch of their own is on, so that they do not bind later checks. `push` would solve
+        all that is asserted so far and cannot be interrupted: it took minutes of a query of two seconds.
+        """
+        self.switches += 1
+        switch = f"S_{self.switches}"
+        self.lines.append(f"(declare-const {switch} Bool)")
         for row in rows.linear_rows():
-            self._row(row_form(row.terms, self.network), row.rhs - depth, row.strict)
+            self._row(row_form(row.terms, self.network), row.rhs - depth, row.strict, switch)
         self._send()
-        verdict = self.solver.check()
+        verdict = self.solver.check(z3.Bool(switch, self.ctx))
         if verdict == z3.sat:
             self._keep(self.solver.model())
-        self.solver.pop()
         return verdict
 
     def _witness(self, rows: Rows) -> Array | None:
@@ -291,8 +297,9 @@ class _Session:
         if high is not None:
             self.lines.append(f"(assert (<= {name} {number(high)}))")
 
-    def _row(self, form: LinearForm, rhs: Fraction, strict: bool) -> None:
-        self.lines.append(f"(assert ({'<' if strict else '<='} {term(form, self.network)} {number(rhs)}))")
+    def _row(self, form: LinearForm, rhs: Fraction, strict: bool, switch: str = "true") -> None:
+        row = f"({'<' if strict else '<='} {term(form, self.network)} {number(rhs)})"
+        self.lines.append(f"(assert (=> {switch} {row}))")
 
     def _send(self) -> None:
         """Hand the collected text to the solver: parsing is far quicker than building terms one by one."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 import time
 from collections.abc import Sequence
@@ -192,3 +193,37 @@ def test_the_clock_and_the_token_are_honoured() -> None:
     outcome = Smt().run(problem, Context(budget=Budget(60.0, stop=cancelled.is_set)))
     assert outcome.verdict is Verdict.CANCELLED
     assert time.monotonic() - started < 3.0
+
+
+def deep_problem() -> Problem:
+    """184 open neurons in eight layers with weights of 53 bits: a linear program in rationals takes z3 minutes."""
+    widths, rng, builder, node = (
+        (100, 40, 16, 12, 29, 29, 29, 29, 5),
+        np.random.default_rng(0),
+        GraphBuilder(100),
+        0,
+    )
+    for k, (before, after) in enumerate(itertools.pairwise(widths)):
+        node = builder.add(Relu(before), node) if k else node
+        weight = rng.normal(size=(after, before)) * np.sqrt(2.0 / before)
+        node = builder.add(Dense(after, weight=weight, bias=rng.normal(size=after) * 0.1), node)
+    return Problem(
+        builder.finish(node), Domain(-np.ones(100), np.ones(100)), (make_rows([({100: 1.0}, -1e3)]),)
+    )
+
+
+def test_z3_is_interrupted_wherever_it_is() -> None:
+    """Told to stop a second after the last word from the main thread: z3's `push` went on for minutes."""
+    heard = [time.monotonic()]
+
+    def stop() -> bool:
+        if threading.current_thread() is threading.main_thread():
+            heard[0] = time.monotonic()
+            return False
+        return time.monotonic() - heard[0] > 1.0
+
+    problem, started = deep_problem(), time.process_time()
+    told = Context(budget=Budget(600.0, stop=stop), check=lambda _: False)
+    outcome = Smt(SmtOptions(max_open=500)).run(problem, told)
+    assert outcome.verdict is Verdict.UNKNOWN and "cancel" in outcome.reason
+    assert time.process_time() - started < 20.0
