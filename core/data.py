@@ -40,12 +40,16 @@ def load_data(spec: str, plugins: Plugins | None = None) -> Dataset:
     if path and Path(path).is_file():
         return _read_file(Path(path), split, list(registry))
     names = ", ".join(sorted(s.name for s in registry if not s.suffixes))
-    endings = ", ".join(sorted(e for s in registry for e in s.suffixes))
+    endings = sorted(e for s in registry for e in s.suffixes)
+    for missing in (spec, path):
+        if missing.endswith(tuple(endings)):
+            raise InputError(f"data {spec!r}", f"a file {missing}", "no such file", "check the path")
     raise InputError(
         f"data {spec!r}",
-        f"one of {names}, or a file ending in {endings}",
+        f"one of {names}, a folder, or a file ending in {', '.join(endings)}",
         "neither",
-        "write NAME, NAME:SPLIT, PATH or PATH:SPLIT" + near(name, [s.name for s in registry]),
+        "write NAME, NAME:SPLIT, PATH or PATH:SPLIT"
+        + near(name, [s.name for s in registry if not s.suffixes]),
     )
 
 

@@ -40,11 +40,7 @@ def as_dataset(
     elif _is_torch_dataset(X):
         X, y = _from_torch(X, y)
     inputs = _array(X, "inputs")
-    if inputs.dtype.kind not in "fiub" or inputs.ndim < 2 or inputs.size == 0:
-        got = f"{inputs.dtype} of shape {inputs.shape}"
-        raise InputError(
-            "inputs", "numbers, with one input along the first axis", got, "one input x is x[None]"
-        )
+    _check_inputs(X, inputs)
     if inputs.dtype.kind == "f":
         with np.errstate(over="ignore"):
             inputs = inputs.astype(
@@ -63,6 +59,21 @@ def as_dataset(
     classes = len(names) or int(labels.max(initial=NO_LABEL)) + 1
     about = (name, "all", flat, labels, tuple(int(n) for n in axes), classes, scale)
     return in_layout(Dataset(*about, features, names, categories), layout)
+
+
+def _check_inputs(given: object, inputs: NDArray[Any]) -> None:
+    """Refuse what is no array of numbers with at least one input along its first axis."""
+    if inputs.dtype.kind in "fiub" and inputs.ndim >= 2 and inputs.size:
+        return
+    expected, got = "numbers, with one input along the first axis", f"{inputs.dtype} of shape {inputs.shape}"
+    remedy = "one input x is x[None]" if inputs.ndim == 1 else "give an array, a tensor, a frame or a path"
+    if inputs.dtype.kind not in "fiub" and not hasattr(given, "shape"):
+        got = f"{type(given).__module__}.{type(given).__name__}"
+        remedy = "the order is model, inputs, labels"
+    elif inputs.ndim >= 2 and not inputs.size:
+        expected, got = "at least one input", f"none (shape {'x'.join(map(str, inputs.shape))})"
+        remedy = "was everything filtered out?"
+    raise InputError("inputs", expected, got, remedy)
 
 
 def one_input(x: object, label: object = None, **how: Any) -> Dataset:

@@ -73,7 +73,10 @@ def parse_model(network: Network) -> Any:
     try:
         model = onnx.load_model_from_string(data)
     except Exception as error:  # protobuf's own errors derive from Exception alone
-        raise InputError(where, "an ONNX model", f"{type(error).__name__}: {error}", EXPORT_AGAIN) from None
+        got, remedy = f"{type(error).__name__}: {error}", EXPORT_AGAIN
+        if data[:2] == b"PK" or data[:1] == b"\x80":  # zip and pickle, which torch.save writes
+            got, remedy = "what looks like a file of torch.save", "load it in Python and give the module"
+        raise InputError(where, "an ONNX model", got, remedy) from None
     if not model.graph.node and not model.graph.output:
         raise InputError(where, "an ONNX model", "an empty one", EXPORT_AGAIN)
     try:

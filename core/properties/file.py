@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import inspect
 from collections.abc import Mapping
 from dataclasses import fields, make_dataclass
@@ -12,6 +11,7 @@ from typing import Any
 
 from verifolio.errors import InputError
 from verifolio.files.bounded import read_text
+from verifolio.files.python_file import run_python_file
 from verifolio.files.yaml_file import load_yaml
 from verifolio.plugin.options import build_options
 from verifolio.plugin.property import Property
@@ -78,11 +78,7 @@ def formula_property(path: Path, found: Mapping[str, Any]) -> type[Property]:
 
 def _from_python(path: Path, member: str) -> type[Property]:
     """The (named or only) property class of a Python file, which the user asks to run."""
-    spec = importlib.util.spec_from_file_location(f"verifolio_user_{path.stem}", path)
-    if spec is None or spec.loader is None or not path.is_file():
-        raise InputError(str(path), "a Python file", "no such file", "check the path")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = run_python_file(path)
     classes = {
         n: c
         for n, c in vars(module).items()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar
@@ -84,20 +83,19 @@ def export(model: Model, inputs: Inputs, written: Written) -> None:
 
 def read_model(spec: str) -> object:
     """A file's path, or what NAME is in FILE.py, called where it is a function."""
-    from verifolio.errors import InputError
+    from verifolio.errors import InputError, near
+    from verifolio.files.python_file import run_python_file
 
     path, _, name = spec.partition(":")
     if not path.endswith(".py"):
         return spec
-    found = importlib.util.spec_from_file_location(f"verifolio_user_{Path(path).stem}", path)
-    if not name or found is None or found.loader is None or not Path(path).is_file():
-        raise InputError(
-            spec, "FILE.py:NAME", "no such file" if name else "no name", "name the model in the file"
-        )
-    module = importlib.util.module_from_spec(found)
-    found.loader.exec_module(module)
+    if not name:
+        raise InputError(spec, "FILE.py:NAME", "no name", "name the model in the file")
+    module = run_python_file(Path(path))
     model: Any = getattr(module, name, None)
     if model is None:
-        raise InputError(spec, f"{name} in {path}", "no such name", "check the name")
+        raise InputError(
+            spec, f"{name} in {path}", "no such name", "check the name" + near(name, vars(module))
+        )
     is_function = callable(model) and type(model).__name__ == "function"
     return model() if is_function else model

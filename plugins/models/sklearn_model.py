@@ -54,6 +54,9 @@ class SklearnModel(Exporter):
         size = int(np.prod(shape))
         if size != model.n_features_in_:
             remedy = "leave columns out, or name the column of the labels (y='...')"
+            if size < model.n_features_in_:
+                fitted = ", ".join(map(str, getattr(model, "feature_names_in_", ())[:20]))
+                remedy = f"it was fitted on {fitted or 'other data'}"
             raise InputError(f"model {name}", f"inputs of {model.n_features_in_} features", str(size), remedy)
         classes = tuple(c.item() if hasattr(c, "item") else c for c in getattr(last, "classes_", ()))
         features = tuple(map(str, getattr(model, "feature_names_in_", ())))

@@ -78,8 +78,12 @@ class Handler(BaseHTTPRequestHandler):
     timeout = 30  # a connection that says nothing ends
 
     def do_GET(self) -> None:
-        parts = urlsplit(self.path)
-        given = parse_qs(parts.query)
+        try:
+            parts = urlsplit(self.path)
+            given = parse_qs(parts.query)
+        except ValueError:  # such as http://[
+            self._send(400, TEXT, b"this is no address\n")
+            return
         if not self._local() or not hmac.compare_digest(
             given.get("token", [""])[0].encode(), self.token.encode()
         ):
@@ -127,6 +131,16 @@ class Handler(BaseHTTPRequestHandler):
         """Requests are nobody's business: the address has the token in it."""
 
 
+class Server(ThreadingHTTPServer):
+    """A thread for each request, and no word about browsers that leave before they have their answer."""
+
+    daemon_threads = True
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        if not isinstance(sys.exception(), OSError):
+            super().handle_error(request, client_address)
+
+
 def make_server(store: Path, asked: Asked, port: int = 0) -> tuple[ThreadingHTTPServer, str]:
     """The server, not started yet, and the address to open."""
     if not store.is_file() or not is_store(store):
@@ -135,10 +149,9 @@ def make_server(store: Path, asked: Asked, port: int = 0) -> tuple[ThreadingHTTP
     token = secrets.token_urlsafe(24)
     handler = type("OwnHandler", (Handler,), {"view": View(store, asked), "token": token})
     try:
-        server = ThreadingHTTPServer((LOOPBACK, port), handler)
+        server = Server((LOOPBACK, port), handler)
     except OSError as error:
         raise InputError("--port", "a free port", f"{port}: {error.strerror}", "use 0 for any") from None
-    server.daemon_threads = True
     return server, f"http://{LOOPBACK}:{server.server_address[1]}/?token={token}"
 
 

@@ -236,3 +236,39 @@ def test_labels_below_zero_are_names_that_the_model_must_know() -> None:
     assert found.accuracy == 1 and [v.label for v in found] == ["-1", "1", "1", "-1"]
     with pytest.raises(InputError, match="class numbers from 0"):
         verifolio.robustness(linear(2), X, signs, epsilon=0.01, executor="inline")
+
+
+def test_what_is_no_data_is_told_by_what_it_is() -> None:
+    """Filtered to nothing or given in another order, it was told to write x[None]."""
+    asked: Any = {"epsilon": 0.01, "executor": "inline"}
+    with pytest.raises(InputError, match=r"at least one input, got none \(shape 0x2\)"):
+        verifolio.robustness(linear(2), X[:0], [], **asked)
+    turned: Any = linear(2)
+    with pytest.raises(InputError, match=r"got torch.nn.modules.linear.Linear; the order is model, inputs"):
+        verifolio.robustness(X, turned, [0, 1, 1, 0], **asked)
+    with pytest.raises(InputError, match=r"one input x is x\[None\]"):
+        verifolio.robustness(linear(2), X[0], [0], **asked)
+
+
+def test_columns_that_are_missing_are_named() -> None:
+    """It was told to leave columns out."""
+    from sklearn.linear_model import LogisticRegression
+
+    frame = pandas.DataFrame(X, columns=["a", "b"])
+    model = LogisticRegression().fit(frame, [0, 1, 1, 0])
+    with pytest.raises(InputError, match="2 features, got 1; it was fitted on a, b"):
+        verifolio.robustness(model, frame[["a"]], [0, 1, 1, 0], epsilon=0.01, executor="inline")
+
+
+def test_weights_in_a_file_are_no_network(tmp_path: Path) -> None:
+    """It was told about the wire format of protobuf."""
+    torch.save(linear(2).state_dict(), tmp_path / "net.pt")
+    with pytest.raises(InputError, match=r"a file of torch.save; load it in Python and give the module"):
+        verifolio.robustness(tmp_path / "net.pt", X, [0, 1, 1, 0], epsilon=0.01, executor="inline")
+
+
+def test_a_file_of_data_that_is_missing() -> None:
+    """It was told all kinds of data there are, and asked whether csv was meant."""
+    for spec in ("irs.csv", "irs.csv:kind", "no.npz"):
+        with pytest.raises(InputError, match="no such file; check the path"):
+            verifolio.robustness(linear(2), spec, epsilon=0.01, executor="inline")

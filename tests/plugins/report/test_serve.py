@@ -6,6 +6,7 @@ import http.client
 import json
 import signal
 import socket
+import struct
 import subprocess
 import sys
 import threading
@@ -70,6 +71,39 @@ def test_nobody_else_can_connect(address: str) -> None:
     with socket.socket() as probe, pytest.raises(OSError):
         probe.settimeout(5)
         probe.connect(("127.0.0.2", port))  # another address of this machine
+
+
+def send(address: str, request: bytes) -> socket.socket:
+    """A connection on which these bytes were sent."""
+    connection = socket.create_connection(("127.0.0.1", urlsplit(address).port or 0), timeout=30)
+    connection.sendall(request)
+    return connection
+
+
+def test_what_is_no_address_is_answered(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It ended with a traceback on the terminal of the view, and without an answer."""
+    for target in ("http://[/", "//[?token=x"):
+        with send(address, f"GET {target} HTTP/1.0\r\n\r\n".encode()) as connection:
+            assert connection.recv(1000).startswith((b"HTTP/1.0 400", b"HTTP/1.0 403"))
+    assert capsys.readouterr().err == ""
+
+
+def test_a_browser_that_leaves_is_no_news(address: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every page that was loaded anew while it was read left a traceback on the terminal of the view."""
+    parts = urlsplit(address)
+    for _ in range(5):
+        with send(address, f"GET /?{parts.query} HTTP/1.0\r\nHost: {parts.netloc}\r\n\r\n".encode()) as gone:
+            gone.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+    assert ask(address)[0] == 200  # after the others
+    time.sleep(0.5)
+    assert capsys.readouterr().err == ""
+
+
+def test_many_that_say_nothing_do_not_keep_others_out(address: str) -> None:
+    silent = [send(address, b"GET /?") for _ in range(50)]
+    assert ask(address)[0] == 200
+    for connection in silent:
+        connection.close()
 
 
 def test_every_view_has_another_token(tmp_path: Path) -> None:
