@@ -13,9 +13,10 @@ from verifolio.api.data import as_dataset, label_text, recoded
 from verifolio.api.scores import as_scores
 from verifolio.data import check_shape
 from verifolio.encode.preprocessing import Channels, Preprocessing, fold, preprocessing_of
-from verifolio.errors import InputError
+from verifolio.errors import InputError, VerifolioError
 from verifolio.files.cache import keep_network
 from verifolio.onnx_import.network import Network
+from verifolio.onnx_import.reader import parse_model
 from verifolio.plugin.data_source import NO_LABEL, Dataset
 from verifolio.plugin.exporter import Array, Export, Exporter
 from verifolio.plugin.manager import current_plugins
@@ -76,11 +77,14 @@ def load_model(model: object, shape: tuple[int, ...] | None = None) -> Export:
         reader = _reader(path)
         if reader is None:
             network = Network.load(path)
+            if not path.name.endswith((".onnx", ".onnx.gz")):
+                parse_model(network)  # what is no model is refused by its own name
             return Export(network.model(), path.name.removesuffix(".gz").removesuffix(".onnx"))
         model = reader.read(path)
     if shape is None:
         raise InputError(
-            "model", "data that shows the shape of its inputs", "none", "give X, or shape=(1, 28, 28)"
+            *("model", "data that shows the shape of its inputs", "none"),
+            "give --data or --shape 1,28,28 (X or shape=(1, 28, 28) in Python)",
         )
     return find_exporter(model).export(model, shape)
 
@@ -164,7 +168,19 @@ def exported(
         Path(output).parent.mkdir(parents=True, exist_ok=True)
         Path(output).write_bytes(content)
         network = Network.load(output)
-    network.graph  # noqa: B018  # refuses now what it cannot import
+    try:
+        return _checked(network, found, data, preprocessing)
+    except VerifolioError:
+        if output is not None:  # what is refused is not left for somebody to take
+            Path(output).unlink(missing_ok=True)
+        raise
+
+
+def _checked(
+    network: Network, found: Export, data: Dataset | None, preprocessing: Preprocessing
+) -> ExportedModel:
+    """The exported model; refuses what cannot be imported and what computes something else than the model."""
+    network.graph  # noqa: B018  # the import
     bare = ExportedModel(network, found.classes, found.features, found.categories, found.note)
     if data is None:
         return bare

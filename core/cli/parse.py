@@ -29,7 +29,7 @@ def parse_epsilons(text: str) -> tuple[float, ...]:
         raise InputError("--epsilon", "a number, numbers or start:stop:step", repr(text), remedy) from None
     sane = all(math.isfinite(r) and r >= 0 for r in radii)
     if not radii or len(radii) >= MOST or not sane or list(radii) != sorted(set(radii)):
-        got = f"{len(radii)} values from {text!r}"
+        got = repr(text) if len(radii) < MOST else f"{len(radii)} of them"
         raise InputError("--epsilon", "increasing radii, none negative", got, remedy)
     return radii
 

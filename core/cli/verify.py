@@ -191,7 +191,11 @@ def load_query(files: list[str]) -> Query:
     from verifolio.model.query import Query
 
     if len(files) < 2:
-        raise InputError("command line", "at least one network and a property", f"{len(files)} file(s)")
+        got = "one file" if files else "none"
+        remedy = "verify NETWORK PROPERTY, or verify NETWORK --data FILE --epsilon RADIUS"
+        raise InputError("command line", "a network and a property", got, remedy)
+    if files[-1].endswith((".onnx", ".onnx.gz")):
+        raise InputError(files[-1], "a property", "a network", "networks come first, and the property last")
     query = Query.from_files(files[:-1], files[-1])
     show_warnings(query.specification)
     return query

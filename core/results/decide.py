@@ -34,7 +34,9 @@ TOLD = 0.6  # an accuracy below this share is worth a word about preprocessing
 def check_labels(data: Dataset, indices: Sequence[int], reference: Mode) -> None:
     """Refuse inputs without labels where labels must not change."""
     if reference == "label" and (data.labels[list(indices)] == NO_LABEL).any():
-        remedy = "give y, or ask about what the network predicts (reference='predicted')"
+        remedy = (
+            "give them, or ask about what the network predicts: --reference predicted (reference='predicted')"
+        )
         raise InputError(f"data {data.name}", "labels", "none", remedy)
 
 

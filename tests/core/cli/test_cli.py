@@ -141,7 +141,11 @@ def test_undecided_is_exit_code_3(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["verify", "NET"], "at least one network and a property"),
+        (
+            ["verify", "NET"],
+            "a network and a property, got one file; verify NETWORK PROPERTY, or verify NETWORK --data",
+        ),
+        (["verify", "PROP", "NET"], "expected a property, got a network; networks come first"),
         (["verify", "nowhere.onnx", "PROP"], "no such file"),
         (["verify", "NET", "nowhere.vnnlib"], "nowhere.vnnlib"),
         (["verify", "NET", "PROP", "--verifier", "nobody"], "no verifier named 'nobody'; installed: "),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 from sklearn.datasets import load_wine
@@ -219,6 +220,20 @@ def test_the_command_exports_and_compares(tmp_path: Path, capsys: pytest.Capture
     assert verifolio.Network.load(target).graph.output_size == 10
     assert run(["export", f"{tmp_path}/mine.py:absent", "--data", "digits", "-o", str(target)]) == 2
     assert "no such name" in capsys.readouterr().err
+
+
+def test_what_is_refused_is_not_left_behind(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A file of weights was copied to the output, and its error named that copy."""
+    torch.save({"w": torch.ones(2)}, tmp_path / "net.pt")
+    assert run(["export", str(tmp_path / "net.pt"), "-o", str(tmp_path / "out.onnx")]) == 2
+    assert "net.pt: expected an ONNX model" in capsys.readouterr().err
+    broken = onnx.helper.make_node("NoSuchOperator", ["x"], ["y"])
+    kind = onnx.TensorProto.FLOAT
+    ends = [onnx.helper.make_tensor_value_info(name, kind, [1, 2]) for name in "xy"]
+    graph = onnx.helper.make_graph([broken], "broken", ends[:1], ends[1:])
+    onnx.save(onnx.helper.make_model(graph), str(tmp_path / "broken.onnx"))
+    assert run(["export", str(tmp_path / "broken.onnx"), "-o", str(tmp_path / "out.onnx")]) == 2
+    assert not (tmp_path / "out.onnx").exists()
 
 
 def test_register_exporters() -> None:
