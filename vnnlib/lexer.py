@@ -16,7 +16,7 @@ _TERM = _SYMBOL + r'(?:\s*+\[[^\[\]();"]*+\])?+'
 _COMPARISON = rf"\(\s*+(<=|>=|==|!=|<|>|=)\s++({_TERM})\s++({_TERM})\s*+\)"
 # Possessive quantifiers keep matching linear on hostile text.
 _TOKEN = re.compile(
-    r"(?:\s|;[^\n]*+)*+()(?:"
+    r"(?:\s|;[^\n\r]*+)*+()(?:"
     rf"\(\s*+assert\s*+{_COMPARISON}\s*+\)"  # groups 2, 3, 4
     rf"|{_COMPARISON}"  # 5, 6, 7
     rf"|\(\s*+declare-const\s++({_SYMBOL})\s++({_SYMBOL})\s*+\)"  # 8, 9

@@ -97,6 +97,8 @@ class Model:
         room = min(ROW_BITS + 1, 58 - ((largest(low, high) + 1) * len(low)).bit_length())
         if room < 8:
             raise Invalid("intervals of too many bits")
+        if len(self.scale) in self.smooth and scale < curves.STEP:
+            raise Invalid("arguments of sigmoids in coarser units than the steps of their table")
         self.scale.append(scale)
         self.low.append(low)
         self.high.append(high)

@@ -11,7 +11,7 @@ from verifolio_check import operators, vnnlib
 from verifolio_check.integers import Unreadable
 from verifolio_check.network import Network
 
-LARGEST_FILE = 1 << 31
+LARGEST_FILE, LARGEST_TEXT = 1 << 31, 1 << 29  # of a network or a certificate, of an unpacked property
 GZIP = b"\x1f\x8b"  # the first bytes of a gzipped file
 
 
@@ -32,7 +32,9 @@ def load(nets: Path | Sequence[Path], prop: Path) -> tuple[Network, list[vnnlib.
     *names, last = (hashlib.sha256(data).hexdigest() for data in (*files, text))
     if text.startswith(GZIP):
         with gzip.open(prop) as file:
-            text = file.read(LARGEST_FILE)
+            text = file.read(LARGEST_TEXT)
+    if len(text) >= LARGEST_TEXT:
+        raise Unreadable(f"a property of {LARGEST_TEXT} bytes or more")
     network = operators.read(*files)
     sizes = network.nodes[0].size, network.nodes[network.output].size
     return network, vnnlib.read(text.decode("utf-8"), *sizes), (" ".join(names), last)

@@ -45,9 +45,10 @@ class Ball:
     def stated(cls, found: Mapping[str, Any]) -> Ball:
         x, size = [exact(v) for v in found["x"]], len(found["x"])
         mean, std = ([exact(v) for v in found.get(key) or [d] * size] for key, d in (("mean", 0), ("std", 1)))
-        if type(found["label"]) is not int or not size == len(mean) == len(std) or min(std) <= 0:
-            raise Unreadable("a ball whose numbers do not fit each other")
         radius, low, high = (exact(found[key]) for key in ("radius", "low", "high"))
+        legal = radius >= 0 and low <= min(x) and max(x) <= high  # else it is empty, and anything holds of it
+        if not legal or type(found["label"]) is not int or not size == len(mean) == len(std) or min(std) <= 0:
+            raise Unreadable("a ball whose numbers do not fit each other")
         return cls(x, found["label"], radius, low, high, mean, std)
 
     def ends(self) -> list[tuple[Fraction, Fraction]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 from verifolio_check.certificate import check, lines_of
@@ -12,9 +13,7 @@ from verifolio_check.integers import Invalid, Unreadable
 from verifolio_check.witness import check_witness
 
 VALID, UNREADABLE, INVALID = 0, 2, 5
-# what is raised about files that are not what they should be
-FILES = (OSError, EOFError, MemoryError, RecursionError)
-NUMBERS = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError)
+MOST_MEMORY = 1 << 33  # bytes of address space; what a file would need beyond that is refused
 
 
 def run(*paths: Path) -> tuple[int, str]:
@@ -33,15 +32,25 @@ def run(*paths: Path) -> tuple[int, str]:
     except Invalid as error:
         return INVALID, f"not valid: {error}"
     except Unreadable as error:
-        return UNREADABLE, f"unreadable: {error}"
-    except (*FILES, *NUMBERS) as error:
-        return UNREADABLE, f"unreadable: {type(error).__name__} {error}".strip()
+        return UNREADABLE, " ".join(f"unreadable: {error}".split())
+    except Exception as error:  # whatever readers raise about a file that is not what it should be
+        return UNREADABLE, " ".join(f"unreadable: {type(error).__name__} {error}".split())
     return VALID, "valid"
+
+
+def limit_memory() -> None:
+    """Where the system can: an allocation beyond the limit fails and is reported, instead of taking all memory."""
+    with suppress(ImportError):
+        import resource
+
+        _, most = resource.getrlimit(resource.RLIMIT_AS)
+        resource.setrlimit(resource.RLIMIT_AS, (min(MOST_MEMORY, most) if most > 0 else MOST_MEMORY, most))
 
 
 def main() -> None:
     if len(sys.argv) < 4 and not (len(sys.argv) == 3 and Path(sys.argv[2]).is_dir()):
         sys.exit("usage: verifolio-check NETWORK... (PROPERTY FILE | [TABLE.csv] FOLDER)")
+    limit_memory()
     code, line = run(*(Path(a) for a in sys.argv[1:]))
     sys.stdout.write(line + "\n")
     sys.exit(code)

@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import onnx
-from onnx import helper, numpy_helper
+from onnx import TensorProto, helper, numpy_helper
+from onnx.external_data_helper import uses_external_data
 from onnx.reference import ReferenceEvaluator
 
 from verifolio_check.curves import SIGMOID
@@ -20,10 +21,12 @@ from verifolio_check.network import MOST_ENTRIES, Network, Ref, enclose, exactly
 Attributes = dict[str, Any]
 MOST_KERNEL = 1 << 12  # its square has to fit into memory
 OPSET = 11  # of convolutions; later ones differ in types alone
+OLDEST = 7  # earlier opsets broadcast and train by attributes
+REALS = (TensorProto.FLOAT, TensorProto.DOUBLE, TensorProto.FLOAT16, TensorProto.BFLOAT16)
 LARGEST = {
     "f": 2.0**300,
-    "i": EXACT,
-    "u": EXACT,
+    "i": EXACT - 1,
+    "u": EXACT - 1,
     "b": 1,
 }  # magnitudes that constants may have, by kind of type
 
@@ -38,7 +41,8 @@ def read(*files: bytes) -> Network:
         raise Unreadable("network: no file")
     net.sizes = [part.places.size for part in parts]
     result = ref if len(parts) == 1 else concat(net, {"axis": 0}, *parts)
-    net.output = (result if net.whole(result) else net.total([(result, 1)])).node
+    # an output that is the input gets a node of its own, so that rows tell the two apart
+    net.output = (result if result.node and net.whole(result) else net.total([(result, 1)])).node
     return net
 
 
@@ -46,12 +50,15 @@ def read_file(data: bytes, net: Network | None) -> tuple[Network, Ref]:
     """A network, joined to one that is there already, and its output."""
     try:
         model = onnx.load_model_from_string(data)
-        values: dict[str, Any] = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     except Exception as error:  # protobuf raises what it likes
         raise Unreadable(f"network: {type(error).__name__}: {error}") from error
+    require(model)
+    values: dict[str, Any] = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     inputs = [i for i in model.graph.input if i.name not in values]
     if len(inputs) != 1 or len(model.graph.output) != 1:
         raise Unreadable("network: expected one input and one output")
+    if inputs[0].type.tensor_type.elem_type not in REALS:
+        raise Unreadable("network: an input of another type than floating-point numbers")
     shape = tuple(d.dim_value or 1 for d in inputs[0].type.tensor_type.shape.dim)
     net = net or Network(shape)
     if prod(shape) != net.nodes[0].size:
@@ -66,6 +73,17 @@ def read_file(data: bytes, net: Network | None) -> tuple[Network, Ref]:
             raise Unreadable(f"network: {step.op_type}: {type(error).__name__} {error}") from error
         values.update({name: v for name, v in zip(step.output, results, strict=False) if name})
     return net, ref_of(values.get(model.graph.output[0].name))
+
+
+def require(model: Any) -> None:
+    """Refuse what gives operators another meaning than they have here, and weights that are somewhere else."""
+    opset = min((o.version for o in model.opset_import if o.domain in ("", "ai.onnx")), default=0)
+    if model.functions or opset < OLDEST:
+        raise Unreadable(f"network: functions of its own, or an opset before {OLDEST}")
+    held = [a for step in model.graph.node for a in step.attribute]
+    stated = [t for a in held for t in (a.t, a.sparse_tensor.values, a.sparse_tensor.indices)]
+    if any(uses_external_data(t) for t in (*model.graph.initializer, *stated)):
+        raise Unreadable("network: weights in other files")
 
 
 def perform(net: Network, step: Any, opsets: Any, given: list[Any]) -> list[Any]:
@@ -97,10 +115,11 @@ def move(step: Any, opsets: Any, attributes: Attributes, given: list[Any]) -> li
         raise Unreadable("network: Pad with anything but zeros")
     feed = {name: v for name, v in zip(step.input, given, strict=True) if name}
     results = reference(step, opsets, feed)
-    if moved is None or step.op_type == "Shape":
-        return results
-    if any(r.dtype != np.int64 or r.size > MOST_ENTRIES for r in results):
+    kept = moved is None or step.op_type == "Shape"
+    if any(r.size > MOST_ENTRIES or (r.dtype != np.int64 and not kept) for r in results):
         raise Unreadable(f"network: {step.op_type} that gives something else than a tensor, or too much")
+    if kept:
+        return results
     return [Ref(moved.node, r - 1) for r in results]
 
 
@@ -151,6 +170,11 @@ def gemm(net: Network, a: Attributes, left: Any, right: Any, bias: Any = None) -
     return result if bias is None else add(net, 1, result, bias)
 
 
+def stored(a: Attributes, name: str, default: float) -> Fraction:
+    """An attribute, or its default, which is a float32 as well."""
+    return Fraction(float(np.float32(a.get(name, default))))
+
+
 def batch_norm(net: Network, a: Attributes, x: Any, *constants: Any) -> Ref:
     """x s / sqrt(v + e) + (t - m s / sqrt(v + e)), the root enclosed to 60 bits."""
     if a.get("training_mode", 0):
@@ -158,7 +182,7 @@ def batch_norm(net: Network, a: Attributes, x: Any, *constants: Any) -> Ref:
     factors, offsets = [], []
     for row in zip(*(floats(c).tolist() for c in constants), strict=True):
         s, t, m, v = (Fraction(c) for c in row)
-        square = v + Fraction(float(a.get("epsilon", 1e-5)))
+        square = v + stored(a, "epsilon", 1e-5)
         root = Fraction(isqrt(int(square * 4**60)), 2**60)  # below the root by less than 2^-60
         factors.append(tuple(sorted((s / (root + Fraction(1, 2**60)), s / root))))
         offsets.append(tuple(sorted(t - m * f for f in factors[-1])))
@@ -224,7 +248,7 @@ def pool(net: Network, a: Attributes, x: Any, largest: bool) -> Ref:
 
 def leaky_relu(net: Network, a: Attributes, x: Any) -> Ref:
     """s z + (1 - s) relu(z)."""
-    slope = Fraction(float(a.get("alpha", 0.01)))
+    slope = stored(a, "alpha", 0.01)
     line, rest = (enclose([(v, v)], (1,)) for v in (slope, 1 - slope))
     return net.total([(net.scale(ref_of(x), line), 1), (net.scale(net.curve(x), rest), 1)])
 

@@ -10,11 +10,12 @@ from math import prod
 
 from verifolio_check.integers import Unreadable
 
-TOKEN = re.compile(r";[^\n]*|[()]|[^\s();]+")
+TOKEN = re.compile(r";[^\n\r]*|[()]|[^\s();]+")
 NUMBER = re.compile(r"([+-]?(?:\d+\.?\d*|\.\d+))(?:[eE]([+-]?\d{1,4}))?")
 VARIABLE = re.compile(r"[XY]_(?:0|[1-9]\d{0,8})")
 MOST_TOKENS, MOST_DISJUNCTS, DEEPEST = 20_000_000, 100_000, 200
 MOST_DIGITS = 400  # of a number, its exponent included: what doubles can hold and more
+MOST_BITS = 1 << 14  # of a product of numbers
 Tree = str | list["Tree"]
 Affine = dict[str, Fraction]  # coefficients by name; the constant is under ""
 
@@ -125,6 +126,8 @@ def disjunction(form: Tree) -> list[list[Row]]:
     if head == "and":
         parts = [disjunction(part) for part in rest]
         limit_count(parts)
+        if prod(map(len, parts)) * sum(max(map(len, cases), default=0) for cases in parts) > MOST_TOKENS:
+            raise Unreadable("property: conjunctions with too many rows in total")
         return [[row for case in cases for row in case] for cases in product(*parts)]
     if head not in ("<=", ">=", "<", ">") or len(rest) != 2:
         raise Unreadable(f"property: expected or, and, <=, >=, < or > with two sides, got {str(head)[:40]}")
@@ -156,6 +159,8 @@ def affine(form: Tree) -> Affine:
         elif set(total) <= {""} or set(part) <= {""}:
             constant, other = (total, part) if set(total) <= {""} else (part, total)
             total = plus({}, other, constant[""])
+            if any(max(abs(v.numerator), v.denominator).bit_length() > MOST_BITS for v in total.values()):
+                raise Unreadable("property: a product of too many digits")
         else:
             raise Unreadable("property: a product of variables")
     return total

@@ -139,3 +139,11 @@ def test_bad_files(tmp_path: Path) -> None:
 def test_errors_cross_process_borders() -> None:
     error = failure("(")
     assert str(pickle.loads(pickle.dumps(error))) == str(error)  # noqa: S301
+
+
+def test_a_comment_ends_with_its_line_whatever_ends_that() -> None:
+    """A lone carriage return ends a line in SMT-LIB too; what follows it is no comment."""
+    text = "(declare-const X_0 Real)(declare-const Y_0 Real)(assert (and (>= X_0 0) (<= X_0 1)))"
+    text += "(assert (or (<= Y_0 1.0) ; END (<= Y_0 2.0)\n))"
+    read = [loads(text.replace("END", end), "p.vnnlib") for end in (" ", "\r", "\n")]
+    assert [sum(len(case.disjuncts) for case in found.cases) for found in read] == [1, 2, 2]
