@@ -118,7 +118,7 @@ def move(step: Any, opsets: Any, attributes: Attributes, given: list[Any]) -> li
     kept = moved is None or step.op_type == "Shape"
     if any(r.size > MOST_ENTRIES or (r.dtype != np.int64 and not kept) for r in results):
         raise Unreadable(f"network: {step.op_type} that gives something else than a tensor, or too much")
-    if kept:
+    if kept or moved is None:
         return results
     return [Ref(moved.node, r - 1) for r in results]
 

@@ -39,9 +39,9 @@ def test_the_checker_stays_small() -> None:
         text = path.read_text(encoding="utf-8")
         count += sum(t.type == tokenize.NEWLINE for t in tokenize.generate_tokens(io.StringIO(text).readline))
         for node in ast.walk(ast.parse(text)):
-            documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
             count -= isinstance(node, ast.Import | ast.ImportFrom)
-            count -= documented and ast.get_docstring(node) is not None
+            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
+                count -= ast.get_docstring(node) is not None
     assert 500 < count <= MOST_STATEMENTS
 
 
