@@ -52,6 +52,8 @@ def grid(level: int) -> float:
 
 def level_of(top: float) -> int:
     """The level of the first limb of numbers of at most this size."""
+    if not top < grid(-DEEPEST):
+        raise OutOfRange("numbers are too large for doubles as limbs")
     level = 0
     while grid(level) * 2 ** (BITS - 1) < top:
         level -= 1

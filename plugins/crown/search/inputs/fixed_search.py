@@ -57,10 +57,11 @@ class FixedSearch(CondensedSearch):
         written = written_box(problem.domain)
         if written is None:
             raise ValueError("the written bounds are not known")
-        self.walk = FixedWalk(problem.graph, context.budget, *written)
+        self.written = written
 
     def _make(self, goal: Goal) -> BoxNetwork | None:
         try:
+            self.walk = FixedWalk(self.problem.graph, self.context.budget, *self.written)
             outputs = self.walk.run()
         except OutOfRange:
             outputs = None

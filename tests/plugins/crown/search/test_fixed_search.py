@@ -97,11 +97,14 @@ def test_single_points_and_numbers_out_of_range() -> None:
     value = float(last.lower[0] - last.lower[2])
     assert search(below(graph, domain, value), 3.0)[1] is not Verdict.UNSAT
     assert search(below(graph, domain, value - 1e-9), 3.0)[1] is Verdict.UNSAT
-    nodes = tuple(
-        replace(n, op=replace(n.op, weight=n.op.weight * 1e140)) if isinstance(n.op, Conv) else n
-        for n in graph.nodes
-    )
-    assert search(below(replace(graph, nodes=nodes), domain, 0.0), 3.0)[1] is Verdict.UNKNOWN
+    for name, factor in (("weight", 1e140), ("bias", 1e308)):
+        nodes = tuple(
+            replace(n, op=replace(n.op, **{name: getattr(n.op, name) * factor}))
+            if isinstance(n.op, Conv)
+            else n
+            for n in graph.nodes
+        )
+        assert search(below(replace(graph, nodes=nodes), domain, 0.0), 3.0)[1] is Verdict.UNKNOWN
 
 
 def test_what_grows_does_not_explode() -> None:
