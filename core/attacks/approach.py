@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from verifolio.attacks.cost import cost_of
-from verifolio.attacks.descend import outputs
+from verifolio.attacks.descend import gradient, outputs
 from verifolio.attacks.targets import Targets, make_targets
 from verifolio.graph.module import GraphModule
 from verifolio.plugin.batch import Spot
@@ -204,8 +204,7 @@ class _Lanes:
     def _slope(self, x: Tensor) -> tuple[Tensor, Tensor]:
         x = x.detach().requires_grad_(True)
         value = self.targets.values(x, outputs(self.module, x)).amax(-1)
-        (slope,) = torch.autograd.grad(value.sum(), x)
-        return value.detach(), torch.nan_to_num(slope) * self.size
+        return value.detach(), gradient(value.sum(), x) * self.size
 
     def distance(self, x: Tensor) -> Tensor:
         return ((x - self.centre) / self.size).abs().amax(-1)

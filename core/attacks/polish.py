@@ -7,7 +7,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from verifolio.attacks.descend import outputs
+from verifolio.attacks.descend import gradient, outputs
 from verifolio.attacks.targets import Targets
 
 Array = NDArray[np.float64]
@@ -41,8 +41,8 @@ def _linearise(module: nn.Module, target: Targets, x: Tensor) -> tuple[Array, Ar
     rows = target.rhs.shape[1]
     copies = x.detach().expand(1, rows, -1).clone().requires_grad_(True)
     values = target.values(copies, outputs(module, copies))[0]
-    (jacobian,) = torch.autograd.grad(values.diagonal().sum(), copies)
-    return values[0].detach().cpu().numpy(), torch.nan_to_num(jacobian[0]).cpu().numpy()
+    jacobian = gradient(values.diagonal().sum(), copies)
+    return values[0].detach().cpu().numpy(), jacobian[0].cpu().numpy()
 
 
 def _best_move(target: Targets, x: Tensor, values: Array, jacobian: Array, trust: float) -> Tensor | None:

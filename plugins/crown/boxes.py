@@ -11,7 +11,7 @@ from contextlib import closing
 from verifolio.model.answer import Outcome
 from verifolio.model.problem import Problem, finite
 from verifolio.plugin.verifier import Context, Verifier
-from verifolio.plugins.crown.verifier import KERNEL_BATCH, absorb_input_rows, trivial
+from verifolio.plugins.crown.verifier import KERNEL_BATCH, absorb_input_rows, decided_at_sight, trivial
 
 
 class Boxes(Verifier):
@@ -32,6 +32,8 @@ class Boxes(Verifier):
 
         if not finite(problem.domain):
             return "an input has no finite bounds"
+        if decided_at_sight(problem):
+            return None
         if kernel_engine(absorb_input_rows(problem), 1) is None:
             return "the kernel does not bound this network or input set (choose crown)"
         return None

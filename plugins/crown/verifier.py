@@ -223,10 +223,17 @@ def _on_cells(found: list[Switch], problem: Problem, context: Context) -> Outcom
 
 def trivial(problem: Problem, context: Context) -> Outcome | None:
     """What needs no search: no input, no condition, or one that holds everywhere."""
+    if not decided_at_sight(problem):
+        return None
     if problem.domain.empty or not problem.disjuncts:
         return Outcome.proved()
-    absorbed = absorb_input_rows(problem)
-    return _anywhere(absorbed, context) if any(rows.count == 0 for rows in absorbed.disjuncts) else None
+    return _anywhere(absorb_input_rows(problem), context)
+
+
+def decided_at_sight(problem: Problem) -> bool:
+    """Whether there is no input, no condition, or one that holds everywhere."""
+    absorbed = absorb_input_rows(problem).disjuncts
+    return problem.domain.empty or not absorbed or any(rows.count == 0 for rows in absorbed)
 
 
 def absorb_input_rows(problem: Problem) -> Problem:

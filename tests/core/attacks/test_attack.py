@@ -9,9 +9,10 @@ import pytest
 import torch
 
 from verifolio.attacks import AttackSettings, attack_many, unattackable
+from verifolio.attacks.polish import polish
 from verifolio.attacks.project import inside, project, steepest
 from verifolio.attacks.targets import inner_box, make_targets
-from verifolio.graph import Dense, Graph, GraphBuilder, Relu
+from verifolio.graph import Constant, Dense, Graph, GraphBuilder, Relu
 from verifolio.graph.module import GraphModule
 from verifolio.model.problem import Ball, Domain, Problem
 from verifolio.run.budget import Budget
@@ -88,6 +89,14 @@ def test_impossible_conditions_are_not_found() -> None:
 def test_a_contradiction_is_not_found() -> None:
     problem = Problem(identity(2), box(2), (make_rows([({2: 1.0}, -0.1), ({2: -1.0}, -0.1)]),))
     assert attack([problem]) == [None]
+
+
+def test_constant_outputs_have_no_slope() -> None:
+    builder = GraphBuilder(2)
+    graph = builder.finish(builder.add(Constant(1, np.ones(1))))
+    problem = Problem(graph, box(2), (make_rows([({2: 1.0}, 0.5)]),))
+    module, target = GraphModule(graph, torch.float64), make_targets([problem]).to("cpu", torch.float64)
+    assert polish(module, target, torch.zeros(2, dtype=torch.float64))[1] > 0
 
 
 def test_ties_count_and_strict_rows_do_not_tie() -> None:

@@ -254,6 +254,18 @@ def test_copies_are_not_taken_for_exact() -> None:
 
 
 @needs_kernel
+@pytest.mark.parametrize("disjuncts", [(), (make_rows([]),)])
+def test_conditions_without_rows_are_no_work_for_the_kernel(disjuncts: tuple[Rows, ...]) -> None:
+    builder = GraphBuilder(2)
+    problem = Problem(
+        builder.finish(builder.add(Product(2), 0, 0)), Domain(-np.ones(2), np.ones(2)), disjuncts
+    )
+    assert Boxes().refuses(problem) is None
+    verdict = Boxes().run(problem, Context(Budget(1.0), check=lambda _: True)).verdict
+    assert verdict is (Verdict.SAT if disjuncts else Verdict.UNSAT)
+
+
+@needs_kernel
 def test_every_neuron_may_round_the_constant_and_the_coefficients_of_a_row() -> None:
     """What 1000 neurons add to a row vanishes next to 1, and its bound stays below what the corner (1, 1) attains."""
     count, lost = 1000, 0.98 * 2.0**-53
