@@ -146,7 +146,11 @@ class Worker:
             return False
 
     def _limit_threads(self, cores: int) -> None:
-        """Tell thread pools, loaded or not yet, how many cores the job has."""
+        """Tell thread pools, loaded or not yet, how many cores the job has.
+
+        NumPy's own stays at one thread: products of our size are done before a second thread has begun, which then
+        waits in a loop that takes the core from others.
+        """
         if cores == self.cores:
             return
         self.cores = cores
@@ -154,8 +158,6 @@ class Worker:
             os.environ[name] = self.environment[name] = str(cores)
         if "torch" in sys.modules:
             importlib.import_module("torch").set_num_threads(cores)
-        with contextlib.suppress(ImportError):
-            importlib.import_module("threadpoolctl").threadpool_limits(cores)
 
 
 def start(channel: Connection, page: memoryview[float], root: Path, output: int) -> NoReturn:

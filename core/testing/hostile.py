@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import importlib
 import os
 import signal
 import subprocess
@@ -51,6 +52,12 @@ def count_calls(payload: object, link: Link) -> tuple[int, int]:
 def loaded_modules(names: tuple[str, ...], link: Link) -> list[str]:
     """Which of these modules the worker has imported."""
     return [name for name in names if name in sys.modules]
+
+
+def count_blas_threads(payload: object, link: Link) -> list[int]:
+    """Well-behaved: the threads of every OpenBLAS that is loaded."""
+    found = importlib.import_module("threadpoolctl").threadpool_info()
+    return [pool["num_threads"] for pool in found if pool["internal_api"] == "openblas"]
 
 
 def describe_process(payload: object, link: Link) -> dict[str, Any]:

@@ -82,6 +82,15 @@ def test_threads_follow_cores(pool: Pool) -> None:
         assert found["environment"]["OMP_NUM_THREADS"] == str(cores)
 
 
+def test_numpy_keeps_to_one_thread(pool: Pool) -> None:
+    """A second one would spend more time waiting for work than working, on a core that others need."""
+    pytest.importorskip("threadpoolctl", reason="the package threadpoolctl is not installed")
+    for cores in (2, 1):
+        found = run(pool, Job(hostile.count_blas_threads, limits=Limits(cores=cores))).value
+        assert isinstance(found, list)
+        assert set(found) <= {1}
+
+
 def test_torch_and_onnxruntime_work_after_the_fork(pool: Pool) -> None:
     matrix = np.random.default_rng(0).normal(size=(300, 200))
     for cores in (1, 2):
