@@ -50,10 +50,11 @@ def read_file(data: bytes, net: Network | None) -> tuple[Network, Ref]:
     """A network, joined to one that is there already, and its output."""
     try:
         model = onnx.load_model_from_string(data)
+        here = (t for t in model.graph.initializer if not uses_external_data(t))
+        values: dict[str, Any] = {t.name: numpy_helper.to_array(t) for t in here}
     except Exception as error:  # protobuf raises what it likes
         raise Unreadable(f"network: {type(error).__name__}: {error}") from error
     require(model)
-    values: dict[str, Any] = {t.name: numpy_helper.to_array(t) for t in model.graph.initializer}
     inputs = [i for i in model.graph.input if i.name not in values]
     if len(inputs) != 1 or len(model.graph.output) != 1:
         raise Unreadable("network: expected one input and one output")
