@@ -50,8 +50,9 @@ def read_file(data: bytes, net: Network | None) -> tuple[Network, Ref]:
     """A network, joined to one that is there already, and its output."""
     try:
         model = onnx.load_model_from_string(data)
-        here = (t for t in model.graph.initializer if not uses_external_data(t))
-        values: dict[str, Any] = {t.name: numpy_helper.to_array(t) for t in here}
+        values: dict[str, Any] = {
+            t.name: numpy_helper.to_array(t) for t in model.graph.initializer if not uses_external_data(t)
+        }
     except Exception as error:  # protobuf raises what it likes
         raise Unreadable(f"network: {type(error).__name__}: {error}") from error
     require(model)
