@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 # The headings in `--help`.
 RUNS, INPUTS, ASKED = "What runs", "Around which inputs", "What is asked"
 WRITTEN, SEARCH = "What is written", "How it searches"
+FIRST = "0:20"  # the inputs of a data set unless others are asked for
 
 NetworkFiles = Annotated[list[str], typer.Argument(metavar="NETWORK...", help="ONNX files.")]
 NetworkFile = Annotated[str, typer.Argument(metavar="NETWORK", help="An ONNX file.")]
@@ -203,7 +204,14 @@ class TestData(InputBundle):
 class Indices(InputBundle):
     """Which inputs of the data."""
 
-    indices: str = described("0:20", "Which inputs of the data, such as 0:100,105.", metavar="LIST")
+    indices: str = described(FIRST, "Which inputs of the data, such as 0:100,105.", metavar="LIST")
+
+    def positions(self, count: int) -> list[int]:
+        """The chosen ones of so many inputs; of fewer than the default chooses, all."""
+        from verifolio.data import parse_indices
+
+        few = self.indices == FIRST and 0 < count < int(FIRST.partition(":")[2])
+        return parse_indices(f"0:{count}" if few else self.indices, count)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,15 +40,13 @@ class AroundInputs(
 
     def inputs(self, network: Network) -> Inputs:
         """The question around the chosen inputs."""
-        from verifolio.data import parse_indices
         from verifolio.properties.around import Features
         from verifolio.results.decide import Inputs
 
         data = self.dataset()
-        text = f"0:{min(20, len(data))}" if self.indices == "0:20" else self.indices
         named = [[int(w) if w.isdigit() else w for w in _words(t)] for t in (self.fixed, self.integers)]
         features = Features(data.features, data.size, named[0], named[1], self._radii(), self.limits)
-        chosen = tuple(parse_indices(text, len(data)))
+        chosen = tuple(self.positions(len(data)))
         around = features.around(self.order)
         made = Inputs(network, data, chosen, around, self.chosen_property(), self.reference, data.class_names)
         made.check()

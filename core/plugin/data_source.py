@@ -82,7 +82,8 @@ class Dataset:
         name = f"{self.name}:{self.split}" if self.split else self.name
         shape = "x".join(map(str, self.shape))
         found = {"data": name, "index": str(index), "shape": shape, "sha256": self.sha256}
-        return found | ({"names": json.dumps(list(self.features))} if self.features else {})
+        lists = {"names": self.features, "classes": self.class_names}
+        return found | {key: json.dumps(list(names)) for key, names in lists.items() if names}
 
     def take(self, indices: Sequence[int] | NDArray[np.integer[Any]]) -> Dataset:
         """The inputs at these positions, in this order."""

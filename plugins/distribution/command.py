@@ -118,13 +118,12 @@ def distribution(
         verifolio distribution examples/networks/digits_dense.onnx --data digits --indices 1:2 \\
             --tolerance 0.01 --store radii.db --csv radii.csv
     """
-    from verifolio.data import parse_indices
     from verifolio.onnx_import.network import Network
 
     from .run import make_items
 
     setting = make_setting(inputs, search, running.timeout)
-    sets = [(one, parse_indices(inputs.indices, len(one))) for one in inputs.datasets()]
+    sets = [(one, inputs.positions(len(one))) for one in inputs.datasets()]
     items = make_items([Network.load(n) for n in networks], sets, setting.prop.networks)
     lanes = running.jobs * setting.estimator.lanes
     with (

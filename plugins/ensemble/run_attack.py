@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from verifolio.cli.codes import DONE, UNDECIDED
 from verifolio.cli.output import complain, say, say_json, table
-from verifolio.data import check_shape, parse_indices
+from verifolio.data import check_shape
 from verifolio.errors import InputError
 from verifolio.onnx_import.network import Network
 
@@ -34,7 +34,7 @@ def run_attack(
     data = inputs.dataset()
     for network in networks:
         check_shape(data, network)
-    indices = parse_indices(inputs.indices, len(data))
+    indices = inputs.positions(len(data))
     references = make_references(data, indices, inputs.radius, inputs.order, inputs.limits)
     options = AttackOptions(
         Method(search.method),

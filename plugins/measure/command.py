@@ -33,12 +33,12 @@ class Inputs(bundles.About, bundles.Reference, bundles.Norm, bundles.Epsilon, bu
 
     def references(self, networks: list[Network], dataset: Dataset, epsilon: float) -> dict[int, Reference]:
         """By position in the data set."""
-        from verifolio.data import check_range, check_shape, parse_indices
+        from verifolio.data import check_range, check_shape
         from verifolio.onnx_import.values_at import classes_at
         from verifolio.plugin.property import Reference
 
         low, high = self.limits
-        indices = parse_indices(self.indices, len(dataset))
+        indices = self.positions(len(dataset))
         for network in networks:
             check_shape(dataset, network)
         check_range(dataset, indices, low, high)

@@ -35,13 +35,10 @@ class Inputs(bundles.Preprocessing, bundles.Indices, bundles.Data):
 
     def given(self) -> Dataset | None:
         """The chosen inputs of --data."""
-        from verifolio.data import parse_indices
-
         if not self.data:
             return None
         loaded = self.dataset()
-        stop = min(20, len(loaded)) if self.indices == "0:20" else None
-        return loaded.take(list(range(stop)) if stop else parse_indices(self.indices, len(loaded)))
+        return loaded.take(self.positions(len(loaded)))
 
 
 @dataclass(frozen=True, kw_only=True)

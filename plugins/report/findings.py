@@ -97,7 +97,7 @@ def _result(place: tuple[str, str, str], r: dict[str, Any]) -> InputResult:
         *place,
         r["status"],
         epsilon=r["epsilon"],
-        label=str(r["label"]),
+        label=_class(r, r["label"]),
         verifier=r["verifier"],
         seconds=r["seconds"],
         reused=bool(r["reused"]),
@@ -118,14 +118,20 @@ def _example(place: tuple[str, str, str], r: dict[str, Any]) -> Example:
         tuple(json.loads(json.loads(r["origin"]).get("names", "[]"))),
         r["low"],
         r["high"],
-        str(r["label"]),
-        str(int(outputs.argmax())) if "classification" in r["property"] and len(outputs) else "",
+        _class(r, r["label"]),
+        _class(r, int(outputs.argmax())) if "classification" in r["property"] and len(outputs) else "",
         r["distance"],
         r["epsilon"],
         tuple(float(v) for v in outputs),
         r["verifier"],
         r["created"],
     )
+
+
+def _class(r: dict[str, Any], number: int) -> str:
+    """A class by its name, where the data or the model has names."""
+    names = json.loads(json.loads(r["origin"]).get("classes", "[]"))
+    return str(names[number]) if 0 <= number < len(names) else str(number)
 
 
 def _event(place: tuple[str, str, str], r: dict[str, Any]) -> Event:

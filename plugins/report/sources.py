@@ -46,8 +46,8 @@ def read_accounts(sources: Sequence[Path], asked: Asked) -> list[Account]:
     for path, mine in readers.items():
         if not mine:
             kinds = ", ".join(sorted(r.name for r in current_plugins().readers))
-            remedy = "run a command with --store FILE first"
-            raise InputError(str(path), f"a store or table with results ({kinds})", "none", remedy)
+            remedy = "run a command with --store FILE, or let the one that was interrupted go on"
+            raise InputError(str(path), f"a store or table with results ({kinds})", "none yet", remedy)
     accounts = []
     for reader in current_plugins().readers:
         own = [path for path, chosen in readers.items() if reader in chosen]

@@ -83,7 +83,6 @@ def cycle(inputs: Verified, training: Training, running: bundles.RunningMany, wr
             --attack-points 10 --timeout 5 -o rounds
     """
     from verifolio.cli.output import say_json, table
-    from verifolio.data import parse_indices
 
     from .architectures import build
     from .setup import Choices, make_regime
@@ -95,7 +94,7 @@ def cycle(inputs: Verified, training: Training, running: bundles.RunningMany, wr
     choices = Choices(training.regime, inputs.radius, low=low, high=high)
     plan = Schedule(training.epochs, training.rate, seed=running.seed)
     hunt = make_hunt(training, choices, running.seed, running.place, running.verifier)
-    chosen, prop = parse_indices(inputs.indices, len(check)), inputs.chosen_property()
+    chosen, prop = inputs.positions(len(check)), inputs.chosen_property()
     model = build(training.arch, learn.shape, learn.classes, running.seed)
     folder = Path(written.output)
     folder.mkdir(parents=True, exist_ok=True)

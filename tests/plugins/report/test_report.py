@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import verifolio
 from verifolio import (
@@ -166,6 +167,21 @@ def test_what_python_asked_is_reported_too(tmp_path: Path) -> None:
     ]
     (example,) = chapter["examples"]
     assert example["near"].startswith("data:image/png")
+
+
+def test_classes_have_their_names(tmp_path: Path) -> None:
+    """A counterexample of a table said that 1 becomes 2, whatever the classes are called."""
+    same = torch.nn.Linear(2, 2, bias=False)
+    same.weight.data = torch.eye(2)
+    network = str(verifolio.export(same, np.zeros((1, 2)), output=tmp_path / "same.onnx").network.path)
+    (tmp_path / "table.csv").write_text("first,second,kind\n0.75,0.5,high\n0.25,0.5,low\n")
+    data = ["--data", f"{tmp_path / 'table.csv'}:kind", "--epsilon", "0.5", "--executor", "inline"]
+    for number, command in enumerate((["verify"], ["measure", "--metrics", "csat"])):
+        store = tmp_path / f"{number}.db"
+        assert cli([*command, network, *data, "--store", str(store)]) == 0
+        (chapter,) = content_of_report(store, tmp_path / f"page{number}")
+        assert {r[7] for r in chapter["results"]} == {"low", "high"}
+        assert {(e["label"], e["becomes"]) for e in chapter["examples"]} == {("low", "high"), ("high", "low")}
 
 
 def test_ensembles_have_reports(tmp_path: Path) -> None:
