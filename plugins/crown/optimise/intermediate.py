@@ -31,7 +31,8 @@ class Effort:
     `zonotopes`: zonotopes from the inputs, before that, where the region is one; `sampled`: backward bounds of a
     layer only where a sample of its neurons gains by them;
     `steps`: gradient steps on every neuron's own slopes; `thorough`: on all of them, even where a sample of a
-    layer gains little; `elements`: memory of one pass.
+    layer gains little; `elements`: memory of one pass; `columns`: forward bounds follow the first so many inputs, and
+    take what the others do for an error.
     """
 
     tighten: bool = True
@@ -41,6 +42,7 @@ class Effort:
     steps: int = 0
     thorough: bool = False
     elements: int = 1 << 22  # 16 MB in float32: larger temporaries leave the caches
+    columns: int | None = None
 
 
 PLAIN = Effort()
@@ -72,7 +74,9 @@ def intermediate_bounds(
     are worth it, see `cone`; None: all.
     """
     state = program.enter(region)
-    forms: ForwardBounds | Zonotopes | None = ForwardBounds(program, state) if effort.forward else None
+    forms: ForwardBounds | Zonotopes | None = None
+    if effort.forward:
+        forms = ForwardBounds(program, state, effort.columns)
     if effort.zonotopes and region.batch == 1:
         forms = Zonotopes(program, state, 1 if budget is None else budget.cores)
     for node in range(1, program.graph.output + 1):

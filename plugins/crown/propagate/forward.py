@@ -44,15 +44,17 @@ class AffineEnclosure:
 
 
 class ForwardBounds:
-    """The forms of all nodes, made one after the other."""
+    """The forms of all nodes, made one after the other; `first`: only so many inputs may have a column."""
 
-    def __init__(self, program: Program, state: State) -> None:
+    def __init__(self, program: Program, state: State, first: int | None = None) -> None:
         self.program, self.state = program, state
         low, high = state.region.lower, state.region.upper
         centre = (low + high) / 2
         reach = torch.maximum(high - centre, centre - low) * (1 + 4 * program.space.unit)
         # an input that hardly varies needs no column: what it does is an error
         narrow = (reach <= NARROW * centre.abs()).all(0)
+        if first is not None:
+            narrow[first:] = True
         wide = (~narrow).nonzero()[:, 0]
         columns = torch.zeros(len(low), len(wide) + 1, low.shape[1], dtype=low.dtype, device=low.device)
         place = torch.arange(len(wide), device=low.device)

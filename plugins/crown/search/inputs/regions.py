@@ -23,15 +23,18 @@ from verifolio.plugins.crown.propagate.chain import is_chain
 from verifolio.plugins.crown.propagate.layers import Space
 from verifolio.plugins.crown.propagate.program import Program
 from verifolio.plugins.crown.propagate.region import Region, proved
+from verifolio.plugins.crown.reduce.varying import Layout, Varying
 from verifolio.run.budget import Budget
 
 Array = NDArray[np.float64]
+Mask = NDArray[np.bool_]
 # Inputs that vary in some region: a column of the forward bounds each, see MAX_FORWARD of the engine by tensors.
 FEW = 16
 # numbers of a node's form in a batch: 8 MB in float64, which leaves the caches late; a choice
 ELEMENTS = 1 << 20
-MOST_BOXES = 64  # of one region at a time: more of them are for a search of its own
-FORWARD = Effort(tighten=False, forward=True)
+MOST_BOXES = (
+    1024  # of one region at a time: more of them are for a search of its own, which tries points as well
+)
 
 
 @dataclass(frozen=True)
@@ -58,27 +61,48 @@ class _Boxes:
         return _Boxes(lower, upper, np.tile(self.owner, 2))
 
 
+@dataclass(frozen=True)
+class Rows:
+    """All rows of every region's condition, and where its disjuncts begin among them."""
+
+    inputs: Array
+    outputs: Array
+    rhs: Array
+    cuts: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, problems: Sequence[Problem]) -> Rows:
+        inputs, outputs, rhs = (np.stack(part) for part in zip(*(all_rows(p) for p in problems), strict=True))
+        return cls(inputs, outputs, rhs, np.cumsum([0, *(r.count for r in problems[0].disjuncts)]))
+
+    def pick(self, index: NDArray[np.int64]) -> Rows:
+        return Rows(self.inputs[index], self.outputs[index], self.rhs[index], self.cuts)
+
+
 class RegionBoxes:
-    """Problems that share a graph and have as many rows in the same disjuncts; balls are taken for their boxes."""
+    """Regions of one graph in which the same inputs vary, with as many rows in the same disjuncts.
 
-    def __init__(self, problems: Sequence[Problem], budget: Budget) -> None:
-        self.budget, self.space = budget, Space(torch.float64)
-        self.program = Program(problems[0].graph, self.space)
-        ends = [shrunk_box(p.domain) for p in problems]
-        lower, upper = (np.stack(e) for e in zip(*ends, strict=True))
-        self.first = _Boxes(lower, upper, np.arange(len(problems)))
-        self.rows = [np.stack(part) for part in zip(*(all_rows(p) for p in problems), strict=True)]
-        counts = [r.count for r in problems[0].disjuncts]
-        self.cuts = np.cumsum([0, *counts])
-        self.wide = int((self.first.upper > self.first.lower).any(0).sum())
+    Their boxes are bounded on the graph of what depends on these inputs.
+    """
 
-    def apply(self) -> bool:
-        return self.wide <= FEW
+    def __init__(self, layout: Layout, first: _Boxes, vary: Mask, rows: Rows, budget: Budget) -> None:
+        self.budget, self.space = budget, layout.program.space
+        read = (rows.inputs != 0).any((0, 1))
+        small = Varying(layout, vary, read)
+        self.wide, self.cuts = small.count, rows.cuts
+        self.program = Program(small.graph, self.space)
+        self.first = _Boxes(*small.box(first.lower, first.upper), np.arange(len(first)))
+        inputs = np.zeros((len(first), rows.inputs.shape[1], small.graph.input_size))
+        inputs[:, :, : len(small.inputs)] = rows.inputs[:, :, small.inputs]
+        self.rows = (inputs, rows.outputs, rows.rhs)
+        self.effort = Effort(tighten=False, forward=True, columns=max(1, small.count))
 
     @torch.no_grad()
     def proved(self) -> NDArray[np.bool_]:
         """Which regions have no point that satisfies the condition; the others are open."""
-        boxes, given_up = self.first, np.zeros(len(self.first), bool)
+        # what overflowed outside of the boxes bounds nothing
+        given_up = np.asarray(~np.isfinite(self.first.lower + self.first.upper).all(1))
+        boxes = self.first.pick(~given_up)
         widest = max(self.program.sizes) * (self.wide + 1)
         room = max(1, ELEMENTS // widest)
         while len(boxes):
@@ -107,6 +131,7 @@ class RegionBoxes:
         scale = np.maximum(np.abs(boxes.lower), np.abs(boxes.upper))
         # every input keeps a little score, so that inputs the rows ignore are split in the end too
         score = np.where(width > NARROW * scale, (np.nan_to_num(rows) + 1e-12) * width, 0.0)
+        score[:, self.wide :] = 0.0  # what fixed inputs contribute
         able = np.asarray(score.max(1, initial=0.0) > 0)
         given_up[boxes.owner[~able]] = True
         return boxes.pick(able).halves(score[able])
@@ -116,13 +141,34 @@ class RegionBoxes:
         inputs, outputs, rhs = (part[boxes.owner] for part in self.rows)
         space, program = self.space, self.program
         region = Region(space.tensor(boxes.lower), space.tensor(boxes.upper))
-        state = intermediate_bounds(program, region, FORWARD)
+        state = intermediate_bounds(program, region, self.effort)
         extra = {0: space.tensor(inputs)} if inputs.any() else None
         met: dict[int, Tensor] = {}
         bound = program.lower(state, program.graph.output, space.tensor(outputs), extra, met.__setitem__)
         gap = bound - space.up(rhs) - space.tensor(np.abs(rhs)) * 4 * space.unit
         size = met[0].abs().sum(1).expand(len(boxes), -1)
         return proved(gap).numpy(), size.numpy()
+
+
+def _by_pattern(problems: Sequence[Problem], program: Program, budget: Budget) -> NDArray[np.bool_]:
+    """Regions with the same rows, those together in which the same inputs vary."""
+    layout, done = Layout(program), np.zeros(len(problems), bool)
+    if not layout.applies():
+        return done
+    ends = [shrunk_box(p.domain) for p in problems]
+    lower, upper = (np.stack(e) for e in zip(*ends, strict=True))
+    every = _Boxes(lower, upper, np.arange(len(problems)))
+    rows = Rows.of(problems)
+    wide = upper - lower > NARROW * np.maximum(np.abs(lower), np.abs(upper))
+    patterns, group = np.unique(wide, axis=0, return_inverse=True)
+    for k, vary in enumerate(patterns):
+        index = np.flatnonzero(group.ravel() == k)
+        if vary.sum() > FEW:
+            continue
+        if budget.expired():
+            break
+        done[index] = RegionBoxes(layout, every.pick(index), vary, rows.pick(index), budget).proved()
+    return done
 
 
 @torch.no_grad()
@@ -141,8 +187,8 @@ def proved_at_once(problems: Sequence[Problem], budget: Budget) -> list[bool]:
             groups[tuple(rows.count for rows in problem.disjuncts)].append(i)
     for members in groups.values():
         if not chain:
-            together = RegionBoxes([problems[i] for i in members], budget)
-            for i, done in zip(members, together.proved() if together.apply() else (), strict=False):
+            found = _by_pattern([problems[i] for i in members], program, budget)
+            for i, done in zip(members, found, strict=True):
                 proved[i] = bool(done)
             continue
         for start in range(0, len(members), MAX_BATCH):
