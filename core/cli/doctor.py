@@ -25,7 +25,7 @@ def add_commands(app: typer.Typer) -> None:
 def doctor(written: Json) -> None:
     """Check versions, threads, worker processes and every plugin.
 
-    A plugin is `ready`, `not installed` (with what to do about it) or `not applicable`. Something that is wrong
+    A plugin is `ready`, `not installed` (with what to do about it) or `not applicable`. Anything that is wrong
     exits with 3.
 
     Example:

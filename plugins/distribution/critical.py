@@ -46,7 +46,7 @@ def critical(
 ) -> None:
     """Bracket the critical radius of one input.
 
-    Its closest counterexample is given, too. --timeout is for single queries; without one, only --budget
+    The closest counterexample is reported too. --timeout is for single queries; without one, only --budget
     limits the search.
 
     Example:

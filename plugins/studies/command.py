@@ -53,7 +53,7 @@ class Kept(bundles.Output):
 def study(paper: Paper, wanted: Wanted, running: bundles.TotalBudget, kept: Kept) -> None:
     """Repeat the tables and figures of a paper.
 
-    Ours are printed beside the published numbers. Without --table, --figure or --all it lists what there is. Data
+    Our numbers stand beside the published ones. Without --table, --figure or --all it lists what there is. Data
     is looked for in the folder $VERIFOLIO_DATA. Stopped at any moment, it goes on with the rows it has. --output
     writes the page of the paper.
 

@@ -78,7 +78,7 @@ def cycle(inputs: Verified, training: Training, running: bundles.RunningMany, wr
     One line per round says what improved. --output is a folder for the networks and the table cycle.csv,
     which has a line as soon as a round is done. --indices are the test images that are verified.
 
-    Example (not run: it takes a minute, and docs/training.md has one that is run):
+    Example (not run: it takes a minute, and docs/guides/training.md has one that is run):
         verifolio cycle --arch dense:16 --data digits --limit 200 --epochs 2 --rounds 1 --indices 0:2 \\
             --attack-points 10 --timeout 5 -o rounds
     """

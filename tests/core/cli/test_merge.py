@@ -9,6 +9,7 @@ import pytest
 
 from verifolio.cli.main import run
 from verifolio.model.query import Query
+from verifolio.onnx_import.network import Network
 from verifolio.testing.samples import write_sum
 
 TWO = """
@@ -20,13 +21,19 @@ TWO = """
 """
 
 
+def two_properties(folder: Path, more: int = 0) -> tuple[Network, Path]:
+    """A network, and a property over two copies of it, which declares so many inputs `more` than it has."""
+    network = write_sum(folder)
+    n, m = network.input_size + more, network.output_size
+    lines = [f"(assert (>= X_{k}[{i}] -1.0))\n(assert (<= X_{k}[{i}] 1.0))" for k in "fg" for i in range(n)]
+    text = folder / "two.vnnlib"
+    text.write_text(TWO.format(n=n, m=m, bounds="\n".join(lines)))
+    return network, text
+
+
 @pytest.fixture
 def merged(tmp_path: Path) -> tuple[Query, Query]:
-    network = write_sum(tmp_path)
-    n, m = network.input_size, network.output_size
-    lines = [f"(assert (>= X_{k}[{i}] -1.0))\n(assert (<= X_{k}[{i}] 1.0))" for k in "fg" for i in range(n)]
-    text = tmp_path / "two.vnnlib"
-    text.write_text(TWO.format(n=n, m=m, bounds="\n".join(lines)))
+    network, text = two_properties(tmp_path)
     names = [str(network.path), str(network.path), str(text)]
     assert run(["vnnlib", "merge", *names, "--output", str(tmp_path / "out")]) == 0
     files = tmp_path / "out" / "merged.onnx", tmp_path / "out" / "merged.vnnlib"
@@ -45,3 +52,25 @@ def test_the_merged_property_is_the_same_set(merged: tuple[Query, Query]) -> Non
     two, one = merged
     assert [p.condition_sha256 for p in one.problems] == [p.condition_sha256 for p in two.problems]
     assert [p.domain.sha256 for p in one.problems] == [p.domain.sha256 for p in two.problems]
+
+
+def test_a_network_declared_equal_to_another_is_given_once(tmp_path: Path) -> None:
+    network, text = two_properties(tmp_path)
+    files = [str(network.path), str(text)]
+    assert run(["vnnlib", "merge", *files, "--output", str(tmp_path / "once")]) == 0
+    assert run(["vnnlib", "merge", files[0], *files, "--output", str(tmp_path / "twice")]) == 0
+    once, twice = (
+        Query.from_files([tmp_path / f / "merged.onnx"], tmp_path / f / "merged.vnnlib")
+        for f in ("once", "twice")
+    )
+    assert once.specification.sha256 == twice.specification.sha256
+    assert once.networks[0].sha256 == twice.networks[0].sha256
+
+
+def test_a_property_of_other_sizes_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """And nothing is written: a network beside a property about more inputs would be a trap."""
+    network, text = two_properties(tmp_path, more=1)
+    files = [str(network.path), str(text), "--output", str(tmp_path / "out")]
+    assert run(["vnnlib", "merge", *files]) == 2
+    assert "expected" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
