@@ -158,7 +158,7 @@ def test_a_large_point_is_checked_quickly() -> None:
 def test_without_cases_nothing_holds() -> None:
     check = check_cases((), np.zeros(1), np.zeros(1), (), ulp=True)
     assert not check.holds
-    assert check.case is None
+    assert check.case is None and not check.input_ulp
 
 
 def test_the_largest_of_many_violations_is_named() -> None:

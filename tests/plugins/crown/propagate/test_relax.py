@@ -234,3 +234,38 @@ def test_lines_of_products_hold_at_corners_in_exact_arithmetic(dtype: torch.dtyp
             for u, v in itertools.product(x, y):
                 p, q = Fraction(float(u[0, k])), Fraction(float(v[0, k]))
                 assert side * (p * q - a * p - b * q - c) >= 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_bands_of_products_are_their_corners(dtype: torch.dtype) -> None:
+    """How far x y may lie from a plane of any slopes: the exact ends, and hardly more."""
+    rng = np.random.default_rng(0)
+    rule = relaxation(Product(40))
+    assert rule is not None
+    ends = [np.sort(rng.normal(size=(2, 40)) * 3, axis=0) for _ in range(2)]
+    inputs = [tuple(torch.as_tensor(end)[None].to(dtype) for end in pair) for pair in ends]
+    slopes = tuple(torch.as_tensor(rng.normal(size=(1, 40))).to(dtype) for _ in range(2))
+    below, above = (end[0].tolist() for end in rule.band(slopes, *inputs))
+    for j in range(40):
+        (left, right), (xs, ys) = (
+            [Fraction(float(k[0, j])) for k in slopes],
+            [[Fraction(float(e[0, j])) for e in pair] for pair in inputs],
+        )
+        corners = [x * y - left * x - right * y for x in xs for y in ys]
+        room = (
+            100 * torch.finfo(dtype).eps * (1 + max(abs(x) for x in xs)) * (1 + max(abs(y) for y in ys)) * 10
+        )
+        assert min(corners) - Fraction(room) <= Fraction(below[j]) <= min(corners)
+        assert max(corners) <= Fraction(above[j]) <= max(corners) + Fraction(room)
+
+
+def test_bands_of_functions_enclose_and_touch() -> None:
+    rng = np.random.default_rng(1)
+    for name in ("sigmoid", "tanh", "exp", "sin"):
+        low, high = torch.as_tensor(np.sort(rng.uniform(-3, 3, size=(2, 30)), axis=0))[:, None].unbind()
+        slope = torch.as_tensor(rng.uniform(-1, 1, size=(1, 30)))
+        below, above = SmoothRelaxation(name, 0.0).band((slope,), (low, high))
+        x = low + (high - low) * torch.linspace(0, 1, 2001, dtype=torch.float64)[:, None]
+        left = FUNCTIONS[name].value(x, 0.0) - slope * x
+        assert bool((below <= left.amin(0)).all() and (above >= left.amax(0)).all())
+        assert bool((below >= left.amin(0) - 1e-4).all() and (above <= left.amax(0) + 1e-4).all())

@@ -11,7 +11,7 @@ import torch
 
 from verifolio.graph import Conv, Dense, Graph, GraphBuilder, Relu, Select, Sum
 from verifolio.graph.ops import Array, Op
-from verifolio.plugins.crown.propagate.limbs import Limbs, split
+from verifolio.plugins.crown.propagate.limbs import Limbs, added, split
 from verifolio.plugins.crown.reduce import fixed_walk, limb_layers
 from verifolio.plugins.crown.reduce.fixed_walk import FixedWalk
 from verifolio.plugins.crown.reduce.kept import Forms
@@ -171,11 +171,12 @@ def test_what_is_cut_is_charged(name: str, limbs: tuple[int, int], monkeypatch: 
 def test_digits_of_weights_that_are_cut_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Rows of a dense layer go one after the other; the grid of their digits is that of the largest weight of all."""
     monkeypatch.setattr(limb_layers, "ROWS", 1)
-    weight = np.array([[1.0, 0.0], [2.0**-60 / 3, 2.0**-60 / 7]])
-    base, _ = split(torch.tensor([1.0, 0.75], dtype=torch.float64))
+    weight = np.array([[-1.0 - 2.0**-52, 0.0], [2.0**-60 / 3, 2.0**-60 / 7]])
+    point = Fraction(1) + Fraction(1, 2**17)
+    base, _ = split(torch.tensor([float(point), 0.75], dtype=torch.float64))
     made, lost = dense_base(Dense(2, np.zeros(2), weight), base, 8)
     found = [sum((Fraction(v) for v in column), Fraction(0)) for column in made.parts.T.tolist()]
-    exact = [Fraction(a) + Fraction(3, 4) * Fraction(b) for a, b in weight.tolist()]
+    exact = [point * Fraction(a) + Fraction(3, 4) * Fraction(b) for a, b in weight.tolist()]
     gaps = [abs(f - e) for f, e in zip(found, exact, strict=True)]
     assert gaps[0] == 0 and 0 < gaps[1] <= Fraction(lost)
 
@@ -242,3 +243,74 @@ def test_every_addition_of_a_convolution_is_counted(kernel: int, channels: int) 
     made = Convolution(op, torch.as_tensor(weight), Limbs(torch.zeros(1, 1), 0), None, terms)
     blocks = [min(made.step, channels - k) * kernel**2 for k in range(0, channels, made.step)]
     assert made.additions >= max(blocks) + len(blocks)
+
+
+def test_a_constant_just_beyond_its_error_is_not_passed_on() -> None:
+    """Rounding alone leaves its sign open: its ReLU is nought, and so far is the error."""
+    graph = network("conv")
+    _, _, walk = around(graph, 1, 0)
+    node = graph.nodes[graph.relus[0]].parents[0]
+    part = walk._part(node)
+    assert part is not None
+    walk.parts[node] = part
+    at = int((walk._ends(node).size == 0).nonzero()[0, 0])
+    part.base.parts[:, at] = 0.0
+    part.base.parts[0, at] = -1.0
+    part.error[at] = 1.0 - 2.0**-52
+    made = walk._relu(node)
+    assert made.error[at] >= abs(float(made.base.value[at]))
+
+
+def test_the_box_around_the_middle_holds_the_ends() -> None:
+    """Ends that are no doubles, and differences that round to either side."""
+    graph = network("dense")
+    rng = np.random.default_rng(4)
+    lower = [Fraction(int(a), 3 * 10**9) for a in rng.integers(-(10**9), 10**9, graph.input_size)]
+    upper = [a + Fraction(1, 7) for a in lower]
+    walk = FixedWalk(graph, Budget(), lower, upper)
+    low, high = ([Fraction(v) for v in end[0].tolist()] for end in (walk.region.lower, walk.region.upper))
+    for i, m in enumerate(walk.middle.tolist()):
+        assert low[i] <= lower[i] - Fraction(m) and upper[i] - Fraction(m) <= high[i]
+
+
+def test_digits_of_a_bias_that_are_cut_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What splitting leaves and what the sum cuts off both count."""
+    graph = network("conv")
+    _, _, walk = around(graph, 1, 0)
+    bias = torch.tensor([1.0 + 2.0**-40, 2.0**-140 / 3], dtype=torch.float64)
+    (base, _), none = split(torch.tensor([0.5, 2.0**-30], dtype=torch.float64)), torch.zeros(2).double()
+    for most in (1, 12):
+        monkeypatch.setattr(fixed_walk, "BASE_LIMBS", most)
+        made = walk._shifted(base, none, bias, none, [])
+        constant, left = split(bias)
+        _, cut = added([(1.0, base), (1.0, constant)], most)
+        assert left > 0 and (cut > 0) == (most == 1)
+        for parts, a, b, error in zip(
+            made.base.parts.T.tolist(), bias.tolist(), (0.5, 2.0**-30), made.error.tolist(), strict=True
+        ):
+            gap = abs(sum((Fraction(v) for v in parts), Fraction(0)) - Fraction(a) - Fraction(b))
+            assert gap <= Fraction(error)
+        assert float(made.error.min()) >= left + cut
+
+
+def test_digits_of_kernels_that_are_cut_are_charged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Around nought, where all that is cut is a part of the coefficients."""
+    monkeypatch.setattr(fixed_walk, "RELATIVE", 0.0)
+    weight = np.array([[1.0, 0.0], [0.0, 2.0**-130 / 3]]).reshape(2, 2, 1, 1)
+    builder = GraphBuilder(2)
+    graph = builder.finish(builder.add(Conv(2, np.zeros(2), weight, (2, 1, 1), (2, 1, 1)), 0))
+    walk = FixedWalk(graph, Budget(), [Fraction(-1)] * 2, [Fraction(1)] * 2)
+    forms = walk.run()
+    assert forms is not None
+    for corner in (Fraction(1), Fraction(-1)):
+        exact = [corner * Fraction(float(weight[k, k, 0, 0])) for k in range(2)]
+        assert check_forms(forms, [corner, corner], exact) > 0
+
+
+def test_sizes_of_values_are_theirs() -> None:
+    graph = network("conv")
+    x, _, walk = around(graph, 1, 0)
+    size = walk._sizes(walk.parts[0], walk.images.shape[0])
+    reach = np.abs(x)
+    reach[walk.vary] += REACH
+    assert (size.numpy() >= reach).all() and (size.numpy() <= reach * (1 + 1e-8)).all()

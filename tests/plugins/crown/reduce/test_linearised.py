@@ -158,3 +158,7 @@ def test_weights_times_slopes_are_charged_for_their_rounding() -> None:
             off.append(abs(made - exact))
             assert off[-1] <= Fraction(piece.radius[k]) <= 1e-12
     assert max(off) > 0
+    spread = rng.uniform(0, 1, size)
+    wide = _piece(program, state, node, at, _Band([slopes], middle, spread))
+    every = np.abs(matrix.toarray()) @ spread
+    assert (wide.radius >= every).all() and (wide.radius <= every * (1 + 1e-9)).all()
