@@ -248,6 +248,16 @@ def test_the_glossary_names_modules_that_exist() -> None:
     assert [name for name in named if not (ROOT / name).is_file()] == []
 
 
+def test_the_tests_that_the_page_of_soundness_names_exist() -> None:
+    text = (DOCS / "explanation" / "soundness.md").read_text(encoding="utf-8")
+    files = list((ROOT / "tests").rglob("test_*.py"))
+    defined = "".join(p.read_text(encoding="utf-8") for p in files)
+    for name in re.findall(r"`(test_\w+\.py)`", text):
+        assert name in {p.name for p in files}, name
+    for name, cut in re.findall(r"`(test_\w+)(\.\.\.)?`", text):
+        assert f"def {name}" + ("" if cut else "(") in defined, name
+
+
 def test_the_readme_lists_every_verifier() -> None:
     """The table of verifiers has everything that the package itself registers."""
     from verifolio.plugin.manager import current_plugins

@@ -314,3 +314,15 @@ def test_sizes_of_values_are_theirs() -> None:
     reach = np.abs(x)
     reach[walk.vary] += REACH
     assert (size.numpy() >= reach).all() and (size.numpy() <= reach * (1 + 1e-8)).all()
+
+
+@pytest.mark.parametrize("relative", [0.0, 1.0])
+def test_windows_that_cover_an_image_of_one_channel(relative: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three convolutions see 7 pixels in either direction, which is all there are."""
+    monkeypatch.setattr(fixed_walk, "RELATIVE", relative)
+    rng, builder, x = np.random.default_rng(0), GraphBuilder(49), 0
+    for _ in range(4):
+        weight = rng.normal(size=(1, 1, 3, 3))
+        conv = Conv(49, rng.normal(size=1), weight, (1, 7, 7), (1, 7, 7), (1, 1), (1, 1, 1, 1))
+        x = builder.add(Relu(49), builder.add(conv, x))
+    check_walk(builder.finish(x), 0)
