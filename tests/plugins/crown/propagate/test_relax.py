@@ -242,8 +242,10 @@ def test_bands_of_products_are_their_corners(dtype: torch.dtype) -> None:
     rng = np.random.default_rng(0)
     rule = relaxation(Product(40))
     assert rule is not None
-    ends = [np.sort(rng.normal(size=(2, 40)) * 3, axis=0) for _ in range(2)]
-    inputs = [tuple(torch.as_tensor(end)[None].to(dtype) for end in pair) for pair in ends]
+    inputs = []
+    for _ in range(2):
+        low, high = torch.as_tensor(np.sort(rng.normal(size=(2, 40)) * 3, axis=0)).to(dtype)[:, None].unbind()
+        inputs.append((low, high))
     slopes = tuple(torch.as_tensor(rng.normal(size=(1, 40))).to(dtype) for _ in range(2))
     below, above = (end[0].tolist() for end in rule.band(slopes, *inputs))
     for j in range(40):
