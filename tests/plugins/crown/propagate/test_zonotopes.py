@@ -11,8 +11,9 @@ import pytest
 import torch
 from scipy import sparse
 
-from verifolio.graph import Elementwise, Graph, GraphBuilder, Sparse
+from verifolio.graph import Elementwise, Graph, GraphBuilder, Relu, Sparse
 from verifolio.graph.softmax import simplices
+from verifolio.model.problem import Domain
 from verifolio.plugins.crown.optimise.intermediate import Effort, intermediate_bounds
 from verifolio.plugins.crown.propagate import zonotopes
 from verifolio.plugins.crown.propagate.layers import Space
@@ -218,3 +219,24 @@ def test_rows_stay_while_others_are_computed_from_them(monkeypatch: pytest.Monke
         program.relax(other, node)
         forms.add(node)
     assert all(forms.last[p] >= forms.last[i] for i, parents in enumerate(program.parents) for p in parents)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_relaxed_value_is_within_its_error(dtype: torch.dtype) -> None:
+    """At both ends of every interval, with the stored numbers as fractions: what their sums lose is in the error."""
+    count, rng = 5000, np.random.default_rng(0)
+    kind = torch.empty(0, dtype=dtype).numpy().dtype
+    low, high = (sign * (10.0 ** rng.uniform(-6, 3, count)).astype(kind).astype(float) for sign in (-1, 1))
+    builder = GraphBuilder(count)
+    program = Program(builder.finish(builder.add(Relu(count), 0)), Space(dtype))
+    state = intermediate_bounds(program, Region.of([Domain(low, high)], program.space), EFFORT)
+    forms = Zonotopes(program, state)
+    forms.add(1)
+    first, made, slope = forms.nodes[0], forms.nodes[1], forms.slopes[1][0]
+    assert first.own is not None and first.values is not None and len(first.own) == count
+    numbers = (first.centre, first.values, made.centre, made.error, slope)
+    for *ends, middle, reach, centre, error, k in zip(low, high, *(n.tolist() for n in numbers), strict=True):
+        for x in map(Fraction, ends):
+            t = (x - Fraction(middle)) / Fraction(reach)
+            at = Fraction(centre) + Fraction(k) * Fraction(reach) * t
+            assert abs(t) <= 1 and abs(max(x, Fraction(0)) - at) <= Fraction(error)
