@@ -138,6 +138,8 @@ def make_challenge(recipe: Recipe, layout: Layout, folder: Path) -> Challenge | 
         else:
             made, rest = [], conditions
         outputs = evaluate(graph, known[:1])[graph.output][0]
+        if not (np.abs(outputs) <= LARGEST).all():  # nor where they are no numbers
+            return None
         made += [_below(rows, np.concatenate([known[0], outputs])) for rows in rest]
         problems.append(Problem(graph, domain, tuple(made)))
         points.append(known)

@@ -118,6 +118,15 @@ def test_a_proof_that_the_second_look_refutes_is_a_finding_too(tmp_path: Path) -
     assert "unsound proof" in {f.kind for f in found}
 
 
+def test_nothing_is_asked_where_another_box_has_values_that_are_no_numbers(tmp_path: Path) -> None:
+    """The exponential of an exponential: it ended a whole campaign with an error about coefficients."""
+    drawn = (("dense", 602585852, 8, "twin"), ("Exp", 981277139), ("dense", 608886203, 10), ("Exp", 38232932))
+    more = (("Mul", 301825895), ("dense", 652691972, 6, "tiny"), ("Exp", 1349401859))
+    recipe = Recipe(1, 2, tuple(RecipeStep(*step) for step in (*drawn, *more)), 3.0, 255857418)
+    layout = Layout(1998230598, boxes=4, rows=3, spread=0.16891115942121152, place="random", single=False)
+    assert make_challenge(recipe, layout, tmp_path) is None
+
+
 def test_a_margin_that_is_the_least_double_too_large_is_a_finding(tmp_path: Path) -> None:
     challenge = make_challenge(replace(WIDE, steps=WIDE.steps[:2]), Layout(1), tmp_path)
     assert challenge is not None
