@@ -81,7 +81,7 @@ def test_its_box_holds_every_value(name: str, fixed: float) -> None:
 
 
 def test_what_a_fixed_part_adds_may_be_negative() -> None:
-    """A sum that no input makes negative has parts that are: here x - x / 2, where one copy of x is fixed."""
+    """What a fixed input adds may have either sign: here x - x / 2 with one copy of x fixed, so the sum has too."""
     first, last = np.array([[1.0, 0.0], [0.0, 1.0]]), np.array([[1.0, -0.5]])
     graph = dense_graph([(first, np.zeros(2)), (last, np.array([0.25]))])
     layout = Layout(Program(graph, Space(torch.float64)))
