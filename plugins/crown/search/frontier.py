@@ -30,10 +30,11 @@ class Frontier(Generic[B]):
         if len(items):
             self._parts.append(items)
 
-    def take(self, room: int, among: int = 1) -> B | None:
-        """Up to `room` from the top, a fair part where several want some."""
+    def take(self, room: int, among: int = 1, least: int = 1) -> B | None:
+        """Up to `room` from the top, a fair part where several want some, but no part of fewer than `least`."""
         if not self._parts:
             return None
+        among = max(1, min(among, len(self) // least))
         room = max(1, min(room, -(-len(self) // among)))
         parts: list[B] = []
         while self._parts and room > 0:

@@ -142,7 +142,8 @@ class _Round:
             return
         widest = max(self.exact.program.sizes)
         room = int(np.clip(ELEMENTS // widest, LEAST, MOST)) // 2
-        waiting = list(neurons.split(min(room, -(-len(neurons) // self.budget.cores))))
+        among = max(1, min(self.budget.cores, len(neurons) // LEAST))  # a few are not worth sharing
+        waiting = list(neurons.split(min(room, -(-len(neurons) // among))))
         WorkerThreads(self.budget.cores, lambda: waiting.pop() if waiting else None, self._work).run()
 
     @torch.no_grad()

@@ -29,7 +29,8 @@ TRIAL_ITERATIONS = 6  # steps for a trial: half of a subproblem's, as a trial on
 # bounded in a trial: two batches' worth at most, so that trials cost about a round or two
 TRIAL_CHILDREN = 512
 # Subproblems of a batch: as many as keep a layer's rows within ELEMENTS numbers (2 MB in float32, the caches), but at
-# least 16, as every round costs some hundred calls of operations, and at most 256, so that the worst come first.
+# least 16, as every round costs some hundred calls of operations, and at most 256, so that the worst come first. A
+# few are not shared among threads either: two rounds of a half each take longer than one, for twice the calls.
 ELEMENTS, LEAST, MOST = 1 << 19, 16, 256
 
 
@@ -121,7 +122,7 @@ class NeuronSearch:
         if self.context.budget.expired():
             return None
         room = self.options.batch or int(np.clip(ELEMENTS // self.bounding.width, LEAST, MOST))
-        return self.frontier.take(room, self.workers.size)
+        return self.frontier.take(room, self.workers.size, LEAST)
 
     def open_goals(self) -> Tensor:
         """The numbers of the goals that an undecided search has not proved: all of them where it cannot tell.
