@@ -1,7 +1,8 @@
 """How far single precision may move the values of a graph: the graph with random roundings in every step.
 
 A stochastic estimate (Vignes' CESTAC): each value is perturbed by a random relative error, and the distance of
-such a run shows where cancellation or steep functions make rounding matter.
+such a run shows where cancellation or steep functions make rounding matter. A second run has the opposite errors: a
+value just beyond a bend or a limit shows nothing in one direction.
 """
 
 from __future__ import annotations
@@ -64,16 +65,21 @@ class _Noise:
         return row[:width]
 
     def shake(self, value: Array, count: int, floor: float | Array = 0.0) -> Array:
-        """The value with roundings in all rows but the first `count`; whole numbers are not rounded."""
-        rest = value[count:]
-        whole = (rest == np.round(rest)) & (np.abs(rest) < WHOLE)
-        moved = rest + self.like(rest) * (rest + floor)
-        return np.concatenate([value[:count], np.where(whole & (value[:count] == rest), rest, moved)])
+        """The first `count` rows as they are, as many with roundings, as many with the opposite ones.
+
+        Whole numbers are not rounded.
+        """
+        clean, *runs = np.split(value, (count, 2 * count))
+        row, made = self.like(value), [clean]
+        for sign, run in zip((1.0, -1.0), runs, strict=True):
+            whole = (run == np.round(run)) & (np.abs(run) < WHOLE) & (run == clean)
+            made.append(np.where(whole, run, run + sign * row * (run + floor)))
+        return np.concatenate(made)
 
 
 @dataclass(frozen=True, eq=False)
 class Values:
-    """The value of every node at the points, as it is and with roundings; each of shape (points, size)."""
+    """The value of every node at the points, as it is (points, size) and with roundings (2, points, size)."""
 
     graph: Graph
     clean: list[Array]
@@ -89,17 +95,17 @@ class Values:
 
         from verifolio.graph.steps import jumps
 
-        spread = np.abs(self.rounded[parent] - value)
+        spread = np.abs(self.rounded[parent] - value).max(0)
         gap = jumps(op, torch.from_numpy(value)).numpy()
         return np.asarray(
-            (gap <= ROUNDINGS * spread) & (spread > 0) | (self.clean[node] != self.rounded[node])
+            (gap <= ROUNDINGS * spread) & (spread > 0) | (self.clean[node] != self.rounded[node]).any(0)
         )
 
     def at(self, node: int, index: Index) -> tuple[Array, Array]:
         """Entries of a node, and how far rounding may move them; index -1 is the number zero."""
         picks = np.maximum(index, 0)
         value = self.clean[node][:, picks]
-        spread = np.abs(self.rounded[node][:, picks] - value)
+        spread = np.abs(self.rounded[node][:, :, picks] - value).max(0)
         if isinstance(self.graph.nodes[node].op, Relu):
             before, widest = self.at(self.graph.nodes[node].parents[0], picks)
             # a ReLU whose input may have either sign moves as its input does
@@ -109,19 +115,19 @@ class Values:
 
 
 def evaluate(graph: Graph, points: Array) -> Values:
-    """Every node at the points, once exactly (in double precision) and once with random roundings."""
+    """Every node at the points, once exactly (in double precision) and twice with random roundings."""
     count, noise = len(points), _Noise()
     compute = evaluator(graph)
-    values: list[Array] = [np.tile(points, (2, 1))]
+    values: list[Array] = [np.tile(points, (3, 1))]
     with np.errstate(all="ignore"):
         for i, node in list(enumerate(graph.nodes))[1:]:
             inputs = [values[p] for p in node.parents]
             if isinstance(node.op, Affine | Sum):
                 inputs = [noise.shake(t, count) for t in inputs]
-            out = np.broadcast_to(compute.layer(i, *inputs), (2 * count, node.op.size))
+            out = np.broadcast_to(compute.layer(i, *inputs), (3 * count, node.op.size))
             moved = isinstance(node.op, Select | Concat)
             values.append(out if moved else noise.shake(out, count, _floor(node.op)))
-    return Values(graph, [v[:count] for v in values], [v[count:] for v in values])
+    return Values(graph, [v[:count] for v in values], [v[count:].reshape(2, count, -1) for v in values])
 
 
 def exact_values(graph: Graph, points: Array) -> list[Array]:

@@ -19,6 +19,7 @@ from verifolio.onnx_import.check import HUGE, agree, check_on_box, find_differen
 from verifolio.onnx_import.lowering import Lowering
 from verifolio.onnx_import.network import Network
 from verifolio.onnx_import.values import Known, Value, known
+from verifolio.testing.recipe import Recipe, RecipeStep
 
 node = helper.make_node
 
@@ -181,3 +182,14 @@ def test_a_difference_of_any_entry_does_not_agree() -> None:
         assert not agree(ours, theirs)
         assert find_difference(ours, np.zeros_like(ours), theirs) is not None
     assert not agree(ours, np.full_like(ours, np.nan))
+
+
+def test_a_value_that_rounding_moves_across_a_limit_is_no_difference(tmp_path: Path) -> None:
+    """A Clip at 6 of a convolution that is 6.01 here and 5.988 there, where its terms are in the millions.
+
+    The estimate of rounding moved this value away from the limit alone, and the network was refused.
+    """
+    drawn = (("image", 1365268827, 11), ("window", 922482350, 5), ("Relu", 182351496))
+    steps = (*drawn, ("window", 616942048, 5), ("Clip", 1386798636))
+    recipe = Recipe(242, 1, tuple(RecipeStep(*step) for step in steps), 1.0, 1613913005)
+    assert recipe.write(tmp_path / "clip.onnx").graph.output_size == 1
