@@ -127,6 +127,19 @@ def test_nothing_is_asked_where_another_box_has_values_that_are_no_numbers(tmp_p
     assert make_challenge(recipe, layout, tmp_path) is None
 
 
+def test_an_optimiser_that_merges_quantisations_is_no_wrong_import(tmp_path: Path) -> None:
+    """ONNX Runtime makes one of two in a row, and computes something else than the file says."""
+    steps = (RecipeStep("QuantizeLinear", 921383843), RecipeStep("QuantizeLinear", 1908040140))
+    recipe = Recipe(1, 2, steps, 3.0, 1241000656)
+    challenge = make_challenge(
+        recipe, Layout(1103982017, spread=1.8995427483275025, place="corner"), tmp_path
+    )
+    assert challenge is not None
+    x = challenge.point.astype(np.float32)
+    assert np.abs(challenge.network.replay(x) - challenge.network.replay(x, False)).max() > 0.01
+    assert not wrong_claims(challenge, AskedMembers(()), tmp_path)
+
+
 def test_a_margin_that_is_the_least_double_too_large_is_a_finding(tmp_path: Path) -> None:
     challenge = make_challenge(replace(WIDE, steps=WIDE.steps[:2]), Layout(1), tmp_path)
     assert challenge is not None
