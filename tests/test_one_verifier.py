@@ -133,12 +133,16 @@ SMALL = ["--timeout", "60", "--executor", "inline"]
 
 @pytest.fixture
 def place(tmp_path: Path) -> Path:
-    info = tmp_path / "site" / "counting-1.0.dist-info"
+    return made_place(tmp_path)
+
+
+def made_place(folder: Path) -> Path:
+    info = folder / "site" / "counting-1.0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: counting\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text("[verifolio]\ncounting = counting\n")
-    (tmp_path / "site" / "counting.py").write_text(PLUGIN)
-    return tmp_path
+    (folder / "site" / "counting.py").write_text(PLUGIN)
+    return folder
 
 
 def environment_of(place: Path) -> dict[str, str]:
@@ -293,19 +297,25 @@ def test_the_driver_runs_no_network(place: Path) -> None:
     check_driver(place, [everything[0], everything[3], *chosen])
 
 
+@pytest.fixture(scope="module")
+def cluster_place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where the nodes of the cluster, which all tests share, find the plugin and write to."""
+    return made_place(tmp_path_factory.mktemp("cluster"))
+
+
 @pytest.fixture
-def on_cluster(place: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The place, and a Ray cluster that commands find."""
-    for name, value in environment_of(place).items():  # the nodes have it from their start on
+def on_cluster(cluster_place: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The cluster's place, and a Ray cluster that commands find."""
+    for name, value in environment_of(cluster_place).items():  # the nodes have it from their start on
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("RAY_ADDRESS", request.getfixturevalue("cluster").address)
-    return place
+    return cluster_place
 
 
 @pytest.mark.timeout(900)  # a cluster on a busy machine takes minutes to start
-def test_nor_does_it_with_a_cluster(on_cluster: Path) -> None:
+def test_nor_does_it_with_a_cluster(on_cluster: Path, place: Path) -> None:
     """One query and one game; all other commands have a slow test."""
-    by_name = {tuple(c[:2]): c for c in elsewhere(on_cluster, "ray")}
+    by_name = {tuple(c[:2]): c for c in elsewhere(place, "ray")}
     check_driver(on_cluster, [by_name[n] for n in (("verify", DIGITS), ("ensemble", "attack"))])
 
 
@@ -315,6 +325,5 @@ def test_nor_does_it_with_a_cluster(on_cluster: Path) -> None:
 def test_the_driver_runs_no_network_in_any_command(
     place: Path, executor: str, request: pytest.FixtureRequest
 ) -> None:
-    if executor == "ray":
-        request.getfixturevalue("on_cluster")
-    check_driver(place, elsewhere(place, executor))
+    running = request.getfixturevalue("on_cluster") if executor == "ray" else place
+    check_driver(running, elsewhere(place, executor))
