@@ -164,15 +164,18 @@ def exported(
     content = fold(found.model, preprocessing)
     if output is None:
         network = _kept(model, content, found, name, preprocessing)
-    else:
-        Path(output).parent.mkdir(parents=True, exist_ok=True)
-        Path(output).write_bytes(content)
-        network = Network.load(output)
-    try:
         return _checked(network, found, data, preprocessing)
-    except VerifolioError:
-        if output is not None:  # what is refused is not left for somebody to take
-            Path(output).unlink(missing_ok=True)
+    place = Path(output)
+    place.parent.mkdir(parents=True, exist_ok=True)
+    before = place.read_bytes() if place.is_file() else None
+    place.write_bytes(content)
+    try:
+        return _checked(Network.load(place), found, data, preprocessing)
+    except VerifolioError:  # what is refused is not left for somebody to take
+        if before is None:
+            place.unlink(missing_ok=True)
+        else:
+            place.write_bytes(before)
         raise
 
 

@@ -234,6 +234,9 @@ def test_what_is_refused_is_not_left_behind(tmp_path: Path, capsys: pytest.Captu
     onnx.save(onnx.helper.make_model(graph), str(tmp_path / "broken.onnx"))
     assert run(["export", str(tmp_path / "broken.onnx"), "-o", str(tmp_path / "out.onnx")]) == 2
     assert not (tmp_path / "out.onnx").exists()
+    (tmp_path / "out.onnx").write_bytes(b"an earlier export")
+    assert run(["export", str(tmp_path / "broken.onnx"), "-o", str(tmp_path / "out.onnx")]) == 2
+    assert (tmp_path / "out.onnx").read_bytes() == b"an earlier export"
 
 
 def test_register_exporters() -> None:
